@@ -1,1 +1,1 @@
-"""Contract suites of the controller's half: what `arena.testing` checks of users' rules."""
+"""Contract suites for users' own rules of the controller; `arena.testing` exports them."""

@@ -1,4 +1,4 @@
-"""Leagues that a matchmaker is asked about: all that a run may show it, from its first moment on.
+"""Example leagues for checks of a matchmaker: all situations that may occur in a run.
 
 Shapes: N candidates.
 """
@@ -29,14 +29,14 @@ def request_of(
     is_rated: bool = True,
     role: str = "main",
 ) -> OpponentRequest:
-    """Return the request of a league; its columns can be written to, so that it shows.
+    """Return a request of a league. Its columns are writable, so that a check finds changes.
 
     Args:
         num_ghosts: Number of ghosts.
         num_latest: Number of other policies' latest checkpoints.
-        num_opponents: Opponents to draw.
+        num_opponents: Number of opponents to draw.
         is_own: Whether the opponents are of the trainee's own population.
-        win_rate: Trainee's score against all; None: it has never met them.
+        win_rate: Trainee's score against all candidates; None: it has played none of them.
         is_rated: Whether players have ratings.
         role: Role of the trainee.
     """
@@ -102,7 +102,7 @@ LEAGUES: Mapping[str, Callable[[], OpponentRequest]] = {
 
 
 def columns_of(request: OpponentRequest) -> Iterator[tuple[str, object]]:
-    """Yield all that a request holds, by name, in a form that can be compared."""
+    """Yield the arrays of a request's candidates by name, as lists, which can be compared."""
     for owner in ("ghosts", "latest"):
         candidates: Candidates = getattr(request, owner)
         for one in fields(candidates):
@@ -112,7 +112,7 @@ def columns_of(request: OpponentRequest) -> Iterator[tuple[str, object]]:
 
 
 def _expected(difference: FloatArray) -> FloatArray:
-    # 1 / (1 + 10^(-d / 400)), the expected score of Elo
+    # The expected score of Elo is 1 / (1 + 10^(-d / 400)).
     return np.asarray(1.0 / (1.0 + 10.0 ** (-difference / 400.0)))
 
 

@@ -1,4 +1,4 @@
-"""The contract of `populations.core.Matchmaker`."""
+"""Contract of `populations.core.Matchmaker`: checks that every implementation must pass."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def check_matchmaker(
     options: Mapping[str, object] | None = None,
     launch_directory: str = "",
 ) -> None:
-    """Check that a matchmaker draws the opponents of any league as the controller relies on.
+    """Check that a matchmaker obeys in any league the rules on which the controller relies.
 
     Args:
-        matchmaker: Object, class, or ``matchmaking.kind``: ``package.module:Class`` or a kind of
-            Arena's.
-        options: Keys of a class's constructor, ``matchmaking.options``; for a kind of Arena's
-            further keys of the section ``matchmaking``.
-        launch_directory: Directory where ``package`` is looked for first; empty: where the process
-            is.
+        matchmaker: Object, class, or value of ``matchmaking.kind``: ``package.module:Class`` or a
+            built-in kind.
+        options: Keyword arguments of a class, ``matchmaking.options``; for a built-in kind, further
+            keys of the section ``matchmaking``.
+        launch_directory: Directory that is searched first for ``package``; empty: the working
+            directory.
 
     Raises:
-        ContractBroken: With the first rule that it breaks.
+        ContractBroken: If a rule is broken; it names the first one.
     """
     subject = Subject(name_of(matchmaker))
     given = dict(options or {})
@@ -59,7 +59,7 @@ def _of_kind(kind: str, options: Mapping[str, object], launch_directory: str) ->
     keys = {"options": options} if ":" in kind else options
     section = MatchmakingConfig.model_validate({"kind": kind, **keys})
     made = make_matchmaker(section, window=WindowRule().window, launch_directory=launch_directory)
-    # Its own errors, not those of the class that guards a run.
+    # Without its guard the user's class raises its own errors, which the checks report.
     return made.matchmaker if isinstance(made, UsersMatchmaker) else made
 
 
@@ -74,7 +74,7 @@ def _draw(subject: Subject, matchmaker: Matchmaker, name: str) -> Opponents:
     drawn = subject.must_be("draw must return populations.core.Opponents", Opponents, answer)
     _check_numbers(subject, drawn, request, name)
     offered = {
-        # Equal by all that they hold, so that no made-up candidate passes.
+        # Candidates are compared by all of their fields, so that an invented one is found.
         *(request.ghosts[index] for index in range(len(request.ghosts))),
         *(request.latest[index] for index in range(len(request.latest))),
     }

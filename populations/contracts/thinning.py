@@ -1,4 +1,4 @@
-"""The contract of `populations.core.Thinning`."""
+"""Contract of `populations.core.Thinning`: checks that every implementation must pass."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def check_thinning(
     section: Mapping[str, object] | None = None,
     launch_directory: str = "",
 ) -> None:
-    """Check that a rule of thinning names ghosts that may go, in any pool.
+    """Check that a rule of thinning obeys in any pool the rules on which the controller relies.
 
     Args:
-        thinning: Object, class, or ``ghosts.thinning``: ``package.module:Class`` or a kind of
-            Arena's.
+        thinning: Object, class, or value of ``ghosts.thinning``: ``package.module:Class`` or a
+            built-in kind.
         section: Keys of the section ``ghosts``, with which a class is called.
-        launch_directory: Directory where ``package`` is looked for first; empty: where the process
-            is.
+        launch_directory: Directory that is searched first for ``package``; empty: the working
+            directory.
 
     Raises:
-        ContractBroken: With the first rule that it breaks.
+        ContractBroken: If a rule is broken; it names the first one.
     """
     subject = Subject(name_of(thinning))
     with subject.obeying("the section ghosts must be valid"):
@@ -50,7 +50,7 @@ def check_thinning(
 def _choose(subject: Subject, thinning: Thinning, name: str) -> tuple[int, ...]:
     request, before = POOLS[name](), POOLS[name]()
     with subject.answering(f"choose must answer {name}", draws="choose must draw nothing"):
-        # The run's own check of the answer, which names the rule that it breaks.
+        # The controller checks answers with the same function, which names the broken rule.
         places = places_of(thinning.choose(request), request)
     changed = [
         one.name
@@ -72,7 +72,7 @@ NUM_GHOSTS = 12
 def _request(
     *, num_policies: int = 3, num_needed: int = 0, num_to_go: int = 4, is_rated: bool = True
 ) -> ThinningRequest:
-    """Return the request about a full pool of ghosts."""
+    """Return a request about a full pool of ghosts."""
     ratings = np.linspace(0.0, 300.0, NUM_GHOSTS)
     ratings = ratings if is_rated else np.full(NUM_GHOSTS, np.nan)
     return ThinningRequest(

@@ -1,9 +1,8 @@
 """League: results, records and lineage that follow from the journal's rows.
 
-Evaluation and training tallies are folded into aggregates (`RecordRow`, `PairRow`), which the
-journal keeps beside the tallies. A league is made from the aggregates, so that the tallies need not
-be read again. Training tallies feed the payoff that matchmaking uses, evaluation tallies the
-ratings.
+Evaluation and training tallies are summed up in aggregates (`RecordRow`, `PairRow`), which the
+journal stores beside the tallies. A league is built from the aggregates, so that the tallies need
+not be read again. Matchmaking uses results of training, ratings use results of evaluation.
 """
 
 from __future__ import annotations
@@ -47,34 +46,34 @@ from populations.records.rows import (
 from populations.records.tables import Tables
 
 ResultRow = RecordRow | PairRow
-"""Row that a tally or a merge changes."""
+"""Row of results that a tally or a merge (`populations.league.merging`) changes."""
 
 ResultKey = tuple[Rated, Rated, tuple[int, int]]
-"""First, second, and their seats; the seats are (0, 0) in cooperation."""
+"""First player, second player, and their seats; the seats are (0, 0) in cooperation."""
 
 RECENT_PER_POLICY = 6
-"""Newest evaluated weights of a policy, which stay in the fit of ratings whatever leaves it."""
+"""Number of a policy's newest evaluated weights, which every fit of ratings includes."""
 
 
 class League:
     """All players of all populations with their results. Owned by one thread.
 
-    Questions about the tables, and beside these what a decision would have to add up each time.
+    It answers questions about the tables, and caches sums that each decision would need anew.
 
     Attributes:
         tables: The journal's rows.
         seats: Seats of the environment.
         mixes_teammates: Whether training tallies have an entrant for each agent.
-        repeats_games: Whether those who draw nothing have one game in each seating, which counts
-            once.
+        repeats_games: Whether players without randomness repeat the same game in each seating; it
+            then counts once.
         training_seats: Seats of training tallies.
-        is_cooperation: Whether it has one side.
-        teams: By policy, who learns beside it, itself included; empty where every policy is a team
-            of its own.
+        is_cooperation: Whether all seats are on one side.
+        teams: Policies that learn together, by each of their members; empty where every policy is a
+            team of its own.
         payoff: Results of training matches.
         results: Results of evaluation matches, by pair and seats; a match is one result for each of
             its players.
-        links: Results left by players that are gone (`populations.league.merging`), by pair.
+        links: Results left by removed players (`populations.league.merging`), by pair.
         recent: Newest evaluated weights of each policy, in order of first evaluation.
     """
 
@@ -97,18 +96,19 @@ class League:
         self.teams = _teams(tables.policies.values()) if self.is_cooperation else {}
         self._rows = PairRows(seats)
         self._share_of_row = _shares_of_rows(seats, weight=self._rows.weight)
-        # The shares of team mates matter for intervals alone, so payoffs go without them.
+        # Teammates share a result, which matters only for intervals, so payoffs ignore shares.
         self.payoff = Payoff(half_life_matches=half_life_matches, rows=self._rows)
         self.results: ResultTable[Rated] = ResultTable()
         self.links: ResultTable[Rated] = ResultTable()
         self.recent: dict[PolicyId, deque[Rated]] = {}
         self._filed: set[tuple[int, int]] = set()
-        """Seats that rows of evaluation have."""
+        """Pairs of seats that occur in rows of evaluation."""
         self._generation_matches: dict[tuple[str, int], int] = {}
         self._standing: dict[Rated, Digest | None] = {}
         """Cached answers of `nearest_evaluated` for weights that were not evaluated themselves."""
         self._depending: dict[str, set[Rated]] = {}
-        """Cached answers to drop when a digest is evaluated or becomes known, by digest."""
+        """Keys of `_standing` that become invalid once weights are evaluated or recorded, by digest
+        of these weights."""
         for record in tables.records.values():
             self._note_evaluated(record)
             self._count(record, record.matches)
@@ -127,11 +127,11 @@ class League:
 
     @property
     def num_rated_seats(self) -> int:
-        """Return the number of seats whose advantages are rated, the first ones."""
+        """Return how many seats, counted from the first, have a rated advantage."""
         return self._rows.num_seats
 
     def add_tally(self, row: TallyRow) -> list[ResultRow]:
-        """Put the results of a tally into the tables.
+        """Add the results of a tally to the tables.
 
         Returns:
             Changed rows, to be committed in the tally's transaction.
@@ -146,8 +146,9 @@ class League:
         return [*self._add_records(row.tally), *self._add_results(row.tally)]
 
     def whole_sides(self, tally: Tally) -> Tally:
-        """Return a training tally with one entrant per side: where teammates are mixed, the trainee
-        or its rival.
+        """Return a training tally with one entrant per side.
+
+        Where teammates are mixed, a side's entrant is the trainee or its rival.
         """
         return between_rivals(tally, seats=self.seats) if self.mixes_teammates else tally
 
@@ -157,14 +158,14 @@ class League:
             for seat, entrant in zip(self.seats, tally.entrants, strict=True)
         ]
         changed: dict[Rated, RecordRow] = {}
-        # Scores between win and loss cannot be counted as wins, draws and losses: the sum is kept
-        # as soon as one pair has it.
+        # Scores between win and loss cannot be counted as wins, draws and losses, so the sum of
+        # scores is stored as soon as one pair has it.
         has_sums = any(pair.score_sum is not None for pair in tally.pairs)
         outcomes = _outcomes(tally)
         by_seats = is_tally_by_seats(tally, self.seats)
         for index, key in enumerate(rated):
-            # A tally by seats counts once for a player, each of whose seats has the player's mean
-            # return.
+            # A tally by players has the player's mean return in each of the player's seats, so it
+            # is counted only once.
             if not by_seats and key in changed:
                 continue
             # An entrant may hold several seats: its later seats add to the row of the earlier ones.
@@ -184,7 +185,7 @@ class League:
                 ),
                 score_sum=old.points + won if is_summed else None,
             )
-        # Put once per entrant, after all of its seats.
+        # A record is stored only after all seats of its entrant are added up.
         for record in changed.values():
             self.put(record)
         return list(changed.values())
@@ -204,12 +205,12 @@ class League:
             yield row
 
     def _num_new(self, tally: Tally, rows: Sequence[PairRow]) -> int:
-        """Count the games of an evaluation that say something new: where they repeat, others."""
+        """Count the games of an evaluation that add information, without repeated ones."""
         if not self.repeats_games:
             return tally.matches
         repeating = set(tally.entrants) - {RANDOM_BOT}
-        # The only game of these players in these seats, which an earlier tally had. With more than
-        # two sides other seatings may have had all its pairs, and then it is lost.
+        # An earlier tally had the only possible game of these players in these seats. With more
+        # than two sides other seatings may have had all of its pairs; then a new game is ignored.
         if (
             tally.distinct == 1
             and is_repeating(tally, repeating)
@@ -219,22 +220,26 @@ class League:
         return counted(tally, repeating)
 
     def put(self, row: ResultRow) -> ResultRow:
-        """Put a row of results into the tables, and return it; of training, after the payoff."""
+        """Store a row of results in the tables, and return it.
+
+        For a training row, call it after the payoff has made that row.
+        """
         old = self.tables.records.get(row.key) if isinstance(row, RecordRow) else None
         self.tables.put(row)
         if isinstance(row, RecordRow):
             if old is None:
                 self.forget_standing(row.entrant)
                 self._note_evaluated(row)
-            # Records are totals, so only the difference is new to the generation.
+            # Records are totals, so the generation gets only the difference.
             self._count(row, row.matches - (old.matches if old is not None else 0))
         elif row.kind != "train":
             self._file(row)
         return row
 
     def drop(self, row: ResultRow) -> Deletion:
-        """Take a row of results out of the tables, and return that; of training, after the
-        payoff.
+        """Remove a row of results from the tables, and return its `Deletion`.
+
+        For a training row, call it after the payoff has removed that row.
         """
         gone = Deletion(row=row)
         self.tables.put(gone)
@@ -242,16 +247,16 @@ class League:
             self._count(row, -row.matches)
         elif row.kind != "train":
             table, key = self._table(row), self._result_key(row)
-            # Several rows have one result in cooperation.
+            # In cooperation several rows share one result, which may be removed already.
             if key in table:
                 del table[key]
         return gone
 
     def pairs_of(self, rated: Rated) -> list[PairRow]:
-        """Return the rows about an evaluated entrant, in an order that each league has."""
+        """Return the rows about an evaluated entrant, sorted, so the order survives a resume."""
         keys: set[PairKey] = set()
         for ((_, first), (_, second), both), _ in self.results.of_entrant(rated):
-            # Results in cooperation do not tell which seats their rows have.
+            # Results in cooperation have no seats, so the rows of all pairs of seats are tried.
             seats = rival_seats(self.seats) if self.is_cooperation else (both,)
             keys.update(("evaluate", first, second, *pair) for pair in seats)
         for ((_, first), (_, second), _), _ in self.links.of_entrant(rated):
@@ -260,17 +265,17 @@ class League:
         return [row for row in rows if row is not None and rated in self._result_key(row)[:2]]
 
     def link(self, first: Entrant, second: Entrant, *, seat: int) -> PairRow | None:
-        """Return what players that are gone say of two; None: nothing."""
+        """Return the row that removed players left about two entrants; None: there is none."""
         return self.tables.pairs.get(("merged", first, second, seat, seat))
 
     def compact(self) -> None:
-        """Forget what was found out with the help of rows that are gone."""
+        """Clear caches that may depend on removed rows."""
         self.results, self.links = self.results.without_deleted(), self.links.without_deleted()
         self._standing.clear()
         self._depending.clear()
 
     def _count(self, row: RecordRow, new: int) -> None:
-        """Count new matches of an evaluated entrant for the generation that made it."""
+        """Add new matches of an evaluated entrant to the generation that made its weights."""
         generation = self._generation_of(row.entrant)
         if generation is None:
             return
@@ -279,7 +284,7 @@ class League:
             del self._generation_matches[generation]
 
     def _generation_of(self, entrant: Entrant) -> tuple[PolicyId, int] | None:
-        """Return policy and generation of an evaluated entrant; None: it has none."""
+        """Return policy and generation of an evaluated entrant; None for players from outside."""
         if is_trainee(entrant):
             return policy_of_trainee(entrant)
         origin = self.checkpoints.get(Digest(entrant))
@@ -307,18 +312,19 @@ class League:
     def _result_key(self, row: PairRow) -> ResultKey:
         first = (self.seats[row.first_seat].population, row.first)
         second = (self.seats[row.second_seat].population, row.second)
-        # Both play the same episodes in cooperation, so no seat is better than the other.
+        # In cooperation two entrants play the same episodes, so neither has the better seat.
         seats = (0, 0) if self.is_cooperation else (row.first_seat, row.second_seat)
         return first, second, seats
 
     def record(self, population: str, entrant: str) -> RecordRow:
-        """Return the evaluation matches of an entrant; zeros if it has played none."""
+        """Return the record of an entrant in evaluation; all zeros if it has played no match."""
         key = (population, Entrant(entrant))
         return self.tables.records.get(key) or RecordRow(population=population, entrant=key[1])
 
     def evaluated_against(self, entrant: Entrant, other: Entrant) -> tuple[float, float] | None:
-        """Return an entrant's mean score and mean return against another in evaluation, over all
-        seats; None if they have not met.
+        """Return an entrant's mean score and mean return against another in evaluation.
+
+        Matches in all seats count. None: the two have not played.
         """
         won = matches = return_sum = 0.0
         for low, high in sorted(self._filed):
@@ -338,21 +344,21 @@ class League:
     def results_of(self, first: Rated, second: Rated) -> Iterator[Counts]:
         """Yield the results of two players in evaluation, the first in the lower seat.
 
-        Of many seats they are filed under one or the other player's, so ask for both orders.
+        With many seats, a result may be stored in either order of the players: ask for both.
         """
-        # Only seats that some row has are looked up: all pairs of them would be many.
+        # Only pairs of seats that occur in a row are looked up, because all pairs may be many.
         for seats in [(0, 0)] if self.is_cooperation else sorted(self._filed):
             counts = self.results.get((first, second, seats))
             if counts is not None:
                 yield counts
 
     def num_met(self, first: Rated, second: Rated) -> float:
-        """Return the evaluation matches of two players, the first in the lower seat."""
+        """Return the number of evaluation matches of two players, the first in the lower seat."""
         return sum(counts.matches for counts in self.results_of(first, second))
 
     def sums(self, population: str) -> Iterator[Entrant]:
-        """Yield the generations that have sums of weights which are gone."""
-        # A record's key is known by its form alone: sums are few among evaluated weights.
+        """Yield the generations that have a record with the results of removed weights."""
+        # The form of a key tells whether its entrant is a generation, so no record is read.
         return (
             entrant
             for own, entrant in self.tables.records
@@ -364,8 +370,8 @@ class League:
         return (population, Entrant(entrant)) in self.tables.records
 
     def ancestors(self, digest: Digest) -> Iterator[Digest]:
-        """Yield the digests that these weights were trained from, nearest first."""
-        # Copied weights may repeat a digest within a line, so the walk could be a cycle.
+        """Yield the ancestors of some weights, by digest, the nearest first."""
+        # A digest may occur twice in a line of copies, so the walk must be protected from cycles.
         origins, seen = self.checkpoints, {digest}
         row = origins.get(digest)
         while row is not None and row.parent is not None and row.parent not in seen:
@@ -374,12 +380,15 @@ class League:
             row = origins.get(row.parent)
 
     def weights(self, policy: PolicyRow) -> Digest | None:
-        """Return the weights that a policy goes on from; None: it has none yet."""
+        """Return the weights of a policy's current checkpoint; None: it has none yet."""
         checkpoint = self.tables.checkpoints.get(policy.checkpoint or "")
         return None if checkpoint is None else checkpoint.weights_digest
 
     def standing_weights(self, policy: PolicyRow) -> Digest | None:
-        """Return the latest evaluated weights in a policy's line, which its standing is about."""
+        """Return the latest evaluated weights in a policy's line, which represent it in standings.
+
+        None: none were evaluated.
+        """
         digest = self.weights(policy)
         return None if digest is None else self.nearest_evaluated(policy.population, digest)
 
@@ -391,14 +400,17 @@ class League:
     def first_weights(self, policy: PolicyRow) -> Digest | None:
         """Return the weights that a policy's current generation began with; None: not made yet."""
         first = self.first_checkpoint(policy)
-        # The generation began with its parent's weights: after an exploit these are the donor's.
+        # A generation began with the parent of its first checkpoint, after an exploit the donor's.
         if first is not None:
             # A generation without a parent began with its own first weights.
             return first.parent or first.weights_digest
         return self.weights(policy)
 
     def nearest_evaluated(self, population: str, digest: Digest) -> Digest | None:
-        """Return the evaluated weights nearest to given ones in their line, these included."""
+        """Return the given weights if they were evaluated, else their nearest evaluated ancestor.
+
+        None: no ancestor was evaluated either.
+        """
         key = (population, Entrant(digest))
         if key in self.tables.records:
             return digest
@@ -407,54 +419,57 @@ class League:
         return self._standing[key]
 
     def _evaluated_ancestor(self, key: Rated) -> Digest | None:
-        """Return the nearest evaluated ancestor; note all weights that the answer depends on."""
+        """Return the nearest evaluated ancestor; record all weights that the answer depends on."""
         population, digest = key
-        # If these weights are evaluated later, they are their own answer.
+        # Once these weights themselves are evaluated, they replace the ancestor found here.
         self._depending.setdefault(digest, set()).add(key)
         for ancestor in self.ancestors(Digest(digest)):
             if self.is_evaluated(population, ancestor):
                 return ancestor
-            # An ancestor that is evaluated later is nearer than the answer found here.
+            # Once this ancestor is evaluated, it is nearer than the answer found here.
             self._depending.setdefault(ancestor, set()).add(key)
         return None
 
     def forget_standing(self, digest: str) -> None:
-        """Find standings anew that weights decide which were evaluated or became known."""
+        """Drop cached standings that depend on weights that were just evaluated or recorded."""
         if self._depending:
             for key in self._depending.pop(digest, ()):
                 self._standing.pop(key, None)
 
     def matches_in_generation(self, policy: PolicyRow) -> int:
-        """Return the evaluation matches of the checkpoints that the policy made in its
-        generation.
+        """Return the number of evaluation matches of the checkpoints that a policy has made in its
+        current generation.
         """
         return self._generation_matches.get((policy.policy, policy.generation), 0)
 
 
 def _teams(policies: Iterable[PolicyRow]) -> dict[PolicyId, tuple[PolicyId, ...]]:
     by_index: dict[int, list[PolicyId]] = {}
-    # Equal index, one of each population.
+    # Policies of equal index, one of each population, are a team.
     for row in policies:
         by_index.setdefault(row.index, []).append(row.policy)
     return {policy: tuple(team) for team in by_index.values() if len(team) > 1 for policy in team}
 
 
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
-    """Return whether a player met only itself, which shows nothing of its strength."""
+    """Return whether a player met only itself, which gives no information on its strength."""
     rated = list(zip((seat.population for seat in seats), tally.entrants, strict=True))
     plays = plays_of(seats)
     if len(plays) > 1:
-        # Both have the same populations in the same order.
+        # Both plays of an episode have the same populations in the same order.
         return rated[: len(plays[0])] == rated[len(plays[0]) :]
     return len(set(rated)) == 1
 
 
 def _shares_of_rows(seats: tuple[Seat, ...], *, weight: float) -> dict[tuple[int, int], float]:
-    """Return the share of a match that a row of two seats is worth, where it is not all of it."""
-    # Where results are stored by player and not by seat, each row has its weight already.
+    """Return, by pair of seats, the factor from a row's counts to its weight in ratings.
+
+    Pairs without an entry have the factor 1.
+    """
+    # Where results are stored by player and not by seat, the rows include their weight already.
     if not is_by_seats(seats):
         return {}
-    # Each member of a team has the team's result; rows store it as if it were the member's own.
+    # All members of a team have the same result, which rows store as if each had its own.
     weights = result_weights(dict.fromkeys(rival_seats(seats), 1), entrants=range(len(seats)))
     return {pair: own / weight for pair, own in weights.items()}
 

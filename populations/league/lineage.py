@@ -1,8 +1,8 @@
 """Lineage of a policy's weights by generations, and the schedule that follows from it.
 
-A run of weeks makes very many checkpoints and generations. What views, replays and `arena verify`
-want to know of removed rows is in the events of their removal, which leave the journal for its
-archive when they are old.
+A run of weeks makes very many checkpoints and generations, so old rows are removed. What views,
+replays and `arena verify` need of them is in the events of the removal, in the journal or in its
+archive.
 
 Tests: `tests/populations/league/test_lineage.py`, `tests/populations/audit/test_verify.py`.
 """
@@ -34,14 +34,14 @@ from populations.records.rows import CheckpointRow, EventRow, GenerationRow, Jso
 from populations.records.tables import Table, Tables
 
 Stretch = tuple[GenerationRow, int, int]
-"""Part of one generation's training that is in some weights: the generation whose hyperparameters
-were in use, agent steps in the weights before it, counted along the lineage, and those in it."""
+"""Part of the training behind some weights that one generation did: the generation, the agent steps
+along the lineage before this part, and the agent steps of this part."""
 
 
 def _in_order(
     removed: Mapping[Entrant, GenerationRow], kept: Mapping[Entrant, GenerationRow]
 ) -> dict[Entrant, GenerationRow]:
-    """Put kept generations before the removed ones of their policies that began later."""
+    """Merge removed and kept generations, so that each policy's are in order of beginning."""
     waiting: defaultdict[PolicyId, deque[GenerationRow]] = defaultdict(deque)
     for row in kept.values():
         waiting[row.policy].append(row)
@@ -60,13 +60,13 @@ def lineage(
 ) -> list[Stretch]:
     """Return the training behind some weights, oldest first.
 
-    A copy continues from its donor's weights at the time. Of the donor only the training until then
-    counts, of the copier nothing from before.
+    A copy continues from its donor's weights, so the donor's training until the copy counts, and
+    the copying policy's own earlier training does not.
 
     Args:
         generations: All generations of a run.
         entrant: Policy and generation of the weights.
-        agent_steps: Policy's agent steps when they were made.
+        agent_steps: Policy's agent steps when these weights were made.
 
     Raises:
         KeyError: If there is no such generation.
@@ -75,13 +75,13 @@ def lineage(
     row: GenerationRow | None = generations[entrant]
     until = agent_steps
     while row is not None:
-        # The line counts up to where the next generation went on from: what the donor trained later
-        # is not in it.
+        # A generation counts only until its weights were copied: what a donor trained later is not
+        # in the copy.
         found.append((row, max(until - row.agent_steps_begin, 0)))
-        # Steps of the parent's own count, at which its weights were copied.
+        # A parent counts its own agent steps, so the copy is located in the parent's count.
         until = row.parent_agent_steps if row.parent_agent_steps is not None else 0
         row = generations.get(row.parent) if row.parent is not None else None
-    # Stretches are found from the newest to the oldest; begins count from the oldest.
+    # The loop has found parts from the newest to the oldest, but beginnings count from the oldest.
     stretches: list[Stretch] = []
     begin = 0
     for row, trained in reversed(found):
@@ -92,11 +92,11 @@ def lineage(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Generations of a run, those whose rows were removed included.
+    """Generations of a run, including those whose rows were removed.
 
     Attributes:
-        generations: All of them. Those of each policy are in order of beginning.
-        checkpoints: Agent steps of the checkpoints that each one has made.
+        generations: All generations, by entrant; each policy's are in order of beginning.
+        checkpoints: Agent steps of the checkpoints that each generation has made.
     """
 
     generations: Mapping[Entrant, GenerationRow]
@@ -104,11 +104,11 @@ class History:
 
     @classmethod
     def of(cls, tables: Tables, events: Iterable[EventRow] = ()) -> History:
-        """Put together what a run has and had.
+        """Return the history of a run, from its rows and from the events of removed rows.
 
         Args:
-            tables: Its rows.
-            events: Its events of the kinds `REMOVED_KINDS`.
+            tables: Rows of the run.
+            events: Events of the run; only the kinds `REMOVED_KINDS` matter.
         """
         events = list(events)
         generations = _in_order(removed_generations(events), tables.generations)
@@ -128,20 +128,21 @@ def steps_since_parent(
     generations: Mapping[Entrant, GenerationRow],
     unknown: int = 0,
 ) -> int:
-    """Return agent steps from what a checkpoint was trained from to itself.
+    """Return the agent steps trained between a checkpoint's parent and the checkpoint.
 
     Args:
         row: The checkpoint.
         origins: Checkpoints by their weights.
         generations: All generations.
-        unknown: Answer for the first one of a generation that was not recorded.
+        unknown: Answer for the first checkpoint of a generation that was not recorded.
     """
     if row.since_parent is not None:
         return row.since_parent
     parent = None if row.parent is None else origins.get(row.parent)
     if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
         return row.agent_steps - parent.agent_steps
-    # The first of its generation: its parent may have another policy's count.
+    # The first checkpoint of a generation may have a donor as parent, whose agent steps are counted
+    # apart, so the beginning of the generation is used.
     began = generations.get(row.trainee)
     return unknown if began is None else row.agent_steps - began.agent_steps_begin
 
@@ -149,7 +150,7 @@ def steps_since_parent(
 def first_of_line(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> int:
     """Return the number of the generation since which a policy's weights were not replaced.
 
-    It is the generation itself where a run has not recorded its generations.
+    If the generation is not recorded, the answer is its own number.
 
     Args:
         generations: Generations of a run.
@@ -162,7 +163,7 @@ def first_of_line(generations: Mapping[Entrant, GenerationRow], entrant: Entrant
 def num_copies(generations: Table[Entrant, GenerationRow], policy: PolicyId) -> int:
     """Return how many copies of other policies' weights a policy has made."""
     rows = generations.by("policy").get(policy)
-    # Those of the newest generation count the ones before.
+    # The count in the newest generation includes all earlier ones.
     return 0 if rows is None else next(reversed(rows.values())).copies
 
 
@@ -171,12 +172,12 @@ def line_of(
 ) -> list[Entrant]:
     """Return the generations of a policy's line that have training results, oldest first.
 
-    Their results are about the weights that the policy continues from. The last one is ``entrant``
-    itself, with or without results.
+    A line is the generations since the weights were last replaced, so their results are about
+    ancestors of the current weights. The last one is ``entrant`` itself, with or without results.
     """
     policy, number = policy_of_trainee(entrant)
     first = first_of_line(generations, entrant)
-    # Only generations with results are looked at, because a line of weeks has very many.
+    # Only generations with results are read, because a line of weeks has very many others.
     before = [one for one in payoff.generations(policy) if first <= one < number]
     return [*(trainee_entrant(policy, generation=one) for one in before), entrant]
 
@@ -188,15 +189,15 @@ def schedule_of(
     scheduled: ScheduledValues | None = None,
     history: History | None = None,
 ) -> tuple[ScheduleEntry, ...]:
-    """Return the hyperparameters that a policy's weights were trained with, and since when.
+    """Return the hyperparameters that a policy's weights were trained with, by agent steps.
 
-    Generations without training are left out.
+    Agent steps count along the lineage. Generations without training are left out.
 
     Args:
         tables: Rows of a run.
         policy_id: Policy of the run.
         scheduled: Hyperparameters of its population that follow agent steps; None: none do.
-        history: Generations, those whose rows are gone included; None: the tables have all.
+        history: Generations, removed ones included; None: the tables have all.
 
     Raises:
         ConfigError: If there is no such policy, it has not trained, or the run recorded no
@@ -218,7 +219,7 @@ def schedule_of(
     entries: list[ScheduleEntry] = []
     for stretch in trained:
         for agent_steps, values in _values(history, stretch, scheduled or ScheduledValues()):
-            # No entry begins where a schedule stands still.
+            # A new entry is needed only where the values change.
             if agent_steps == stretch[1] or entries[-1].hyperparameters != values:
                 entry = ScheduleEntry(agent_steps=agent_steps, hyperparameters=values)
                 entries.append(entry)
@@ -233,7 +234,7 @@ def _values(
     yield begin, dict(row.hyperparameters)
     if not row.factors:
         return
-    # Each assignment began where a checkpoint of the generation had been made.
+    # Scheduled values change with each assignment, and an assignment begins at a checkpoint.
     for steps in sorted(history.checkpoints.get(row.entrant, ())):
         trained = steps - row.agent_steps_begin
         if 0 < trained < agent_steps:
@@ -251,19 +252,19 @@ REMOVED_KINDS = (CHECKPOINTS_REMOVED, GENERATIONS_REMOVED)
 
 
 def checkpoint_data(row: CheckpointRow) -> Json:
-    """Return what an event says of a checkpoint's row."""
+    """Return the data about a removed checkpoint's row that its event stores."""
     return [row.policy, row.agent_steps, row.assignment_id, row.generation]
 
 
 def generation_data(row: GenerationRow) -> Json:
-    """Return what an event says of a generation's row: all of it."""
+    """Return the data about a removed generation's row that its event stores: the whole row."""
     return asdict(row)
 
 
 def removed_checkpoints(
     events: Iterable[EventRow],
 ) -> Iterator[tuple[PolicyId, int, AssignmentId, int]]:
-    """Yield the checkpoints that events name; a damaged event names none.
+    """Yield the removed checkpoints that events name; a damaged entry is skipped.
 
     Yields:
         As in `checkpoint_data`: the policy, its agent steps, the assignment that made the
@@ -278,10 +279,10 @@ def removed_checkpoints(
 
 
 def removed_generations(events: Iterable[EventRow]) -> dict[Entrant, GenerationRow]:
-    """Return the generations whose rows events have, in order of beginning.
+    """Return the removed generations that events store, in order of beginning.
 
     Raises:
-        ValueError: If the data of one are damaged.
+        ValueError: If the data of a generation are damaged.
     """
     found: dict[Entrant, GenerationRow] = {}
     for event in events:

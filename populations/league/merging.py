@@ -1,51 +1,51 @@
-"""Results of players that are gone: what they say of those that stay, and their sums.
+"""Removal of players from a league: their results become links between the remaining players.
 
-Weights that are gone tie together those that they met: what their results say of these is kept as
-a mesh of links between them (`mesh`).
+Results against removed weights carry information about the opponents of these weights. It is stored
+as a mesh of links between these opponents (`mesh`).
 
-Matches, wins and returns go to the sums of the policy's generation. Training results only choose
-opponents, so those with players that cannot be drawn any more are forgotten. Generations that a
-policy has left long ago are merged into a later one: their sums are added up, and their training
-results fade with the later matches of the same two, as they do where opponents are chosen.
+Matches, wins and returns are added to the record of the policy's generation. Training results only
+choose opponents, so results with players that cannot be drawn any more are dropped. Old generations
+of a policy are merged into a later one: their records are added up, and their training results
+decay with the later matches of the same two players, as in `populations.league.payoff`.
 
-A merge is a fact of the journal (event ``results_merged``), and the rows after it follow from the
-tallies and the merges between them: `apply_merge` is what a run does, and what `arena verify` does
-again.
+A merge is recorded in the journal (event ``results_merged``), and the rows after it follow from the
+tallies and the merges between them: `apply_merge` is what a run does, and what `arena verify`
+repeats.
 
-A fit rates few of all weights that were evaluated: those that decide something or are shown. Near
-which difference the results of the others are looked at matters, for an error e of it makes one of
-e^2 / 2 in what they are taken to say. While a league learns fast, weights are hundreds of Elo ahead
-of the last ones of their line that were rated. So their strengths are settled by all of their
-results first, each given the others' in turn (`Meetings`).
+A fit rates only some of all evaluated weights: those that decide something or are shown. Results of
+the others are approximated near an assumed difference of strengths, and an error e of this
+difference makes an error of e^2 / 2 in the link. While a league learns fast, weights are hundreds
+of Elo ahead of their last rated ancestors. So strengths are first estimated from all of their
+results, each with the others held fixed, in turn (`settled_points`).
 
-One player is eliminated from what results say of many by a normal approximation. Near the ratings
+One player is eliminated from the joint likelihood by a normal approximation. Near the ratings
 of a fit the likelihood of a pair's results is that of a normal distribution of the difference of
 two strengths (Laplace's approximation): with n matches, s points, the expected score p and the
 difference x there,
 
     w = n p (1 - p),    d = x + (s - n p) / w
 
-So results of players far apart say next to nothing, whoever won. Taking one player out of the fit
+So results of players far apart have next to no weight, whoever won. Eliminating one player
 leaves a normal distribution of the others: the star of its pairs becomes a mesh (the Schur
 complement of one row of the information matrix). For neighbours i and j at w_i and w_j, with
-differences d_i and d_j to the player that goes:
+differences d_i and d_j to the removed player:
 
     w_ij = w_i w_j / sum_k w_k,    d_ij = d_j - d_i
 
-Each player that goes has few results, and maximum likelihood puts strengths too far from those of
-its opponents then; a fit takes that back by Firth's correction, which therefore is part of d_i, for
-the share of the player that goes: half a match more on each side for each w_i / sum_k w_k. Where
-there are two populations, each is tied by itself, as if the player that goes were another one for
-it, and the sum is over that population's players.
+A removed player has few results, and from few results maximum likelihood puts strengths too far
+from those of the opponents. A fit corrects that by Firth's method, so d_i contains the removed
+player's share of the correction: half a match more on each side for each w_i / sum_k w_k. Where
+there are two populations, the neighbours of each are linked only among themselves, as if the
+removed player were a different one for each population, and the sum is over that population.
 
-That is kept as it is, a normal distribution of a difference, and the next fit takes it so
-(`populations.ratings.bradley_terry`): made results of matches again, it would change with the
-ratings, and be approximated anew when one of the two goes, which adds up from merge to merge.
+A link stays a normal distribution of a difference, and the next fit reads it as one
+(`populations.ratings.bradley_terry`). Converted to results of matches, it would change with the
+ratings and be approximated again at each further merge, and these errors would add up.
 
-Only the bots and the best known of the other neighbours are tied, so that no pair becomes too
-many; the rest is forgotten, which makes ratings less sure, not wrong. Bots are never forgotten,
-however little is known of them: they are the zero of the scale, and its distance is known through
-all who are gone. Without that nothing is left but that they always lose.
+Only the bots and the neighbours with the most information are linked, to bound the number of pairs;
+dropping the rest makes ratings less certain, not wrong. Bots are always linked, however little is
+known of them: they are the zero of the scale, and its distance is known through all removed
+players. Without these links only the fact that bots always lose would remain.
 
 Sources: the star-mesh transform of resistor networks (Rosen, "A new network theorem", 1924), which
 is Gaussian elimination of one variable; Laplace's approximation as in McCullagh and Nelder,
@@ -78,20 +78,21 @@ from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import Deletion, EventRow, Json
 
 NUM_SWEEPS = 8
-"""Turns in which each strength is settled given the others: steps become ten times smaller."""
+"""Rounds in which each strength is estimated given the others; each divides the change by ten."""
 
 Estimate = Callable[[Rated], tuple[float, float]]
-"""Rating and variance of a player by the last fit, else by its line, in Elo and its square."""
+"""Function to a player's rating in Elo and its variance in Elo squared, by the last fit; for an
+unrated player, those predicted from its ancestors."""
 
 
 class Meetings(NamedTuple):
-    """Results and links of a player, by the other one, as the player sees them."""
+    """Results and links of a player, by opponent, from the player's view."""
 
     played: Mapping[Rated, Sequence[Seen]]
     links: Mapping[Rated, Sequence[Link]]
 
     def of(self, population: str) -> Meetings:
-        """Return those with players of one population."""
+        """Return the results and links with players of one population."""
         return Meetings(
             {other: seen for other, seen in self.played.items() if other[0] == population},
             {other: known for other, known in self.links.items() if other[0] == population},
@@ -100,7 +101,7 @@ class Meetings(NamedTuple):
     def by(
         self, point: Callable[[Rated], float]
     ) -> tuple[list[tuple[float, Sequence[Seen]]], list[tuple[float, Link]]]:
-        """Return results and links with the strength of the other one beside each."""
+        """Return results, and links, each paired with the opponent's strength by ``point``."""
         played = [(point(other), seen) for other, seen in self.played.items()]
         tied = [(point(other), link) for other, known in self.links.items() for link in known]
         return played, tied
@@ -112,7 +113,7 @@ def meetings(league: League, rated: Rated, *, advantage: Callable[[Seats], float
     Args:
         league: League with all results.
         rated: The player.
-        advantage: Worth of the first of two seats against the second, in natural units.
+        advantage: Advantage of the first of two seats over the second, in natural units.
     """
     played: defaultdict[Rated, list[Seen]] = defaultdict(list)
     for (first, second, seats), counts in league.results.of_entrant(rated):
@@ -139,24 +140,24 @@ def settled_points(
     is_rated: Callable[[Rated], bool],
     advantage: Callable[[Seats], float],
 ) -> dict[Rated, float]:
-    """Return the strengths of some players and of all that they met.
+    """Estimate the strengths of some players and of all their opponents.
 
     Args:
         league: League with all results.
-        gone: The players.
-        estimate: Rating and variance of each, its results left out.
-        is_rated: Whether the last fit rated one: then that is its strength.
-        advantage: Worth of the first of two seats against the second, in natural units.
+        gone: Players that are to be removed.
+        estimate: Prior rating and variance of a player, without its results.
+        is_rated: Whether the last fit rated a player; if so, the rating is its strength.
+        advantage: Advantage of the first of two seats over the second, in natural units.
 
     Returns:
-        Elo, in the order of ``gone``, each followed by those that it met.
+        Strengths in Elo, in the order of ``gone``, each player followed by its opponents.
     """
     points: dict[Rated, float] = {}
     asked: dict[Rated, None] = {}
     for own in gone:
         met = meetings(league, own, advantage=advantage)
         asked.update(dict.fromkeys((own, *met.played, *met.links)))
-    # Entrants are sorted, as a resumed league may have them in another order.
+    # Entrants are sorted, because a resumed league may have them in another order.
     unrated = sorted(rated for rated in asked if not is_rated(rated))
     found = {rated: meetings(league, rated, advantage=advantage) for rated in unrated}
 
@@ -174,21 +175,21 @@ def settled_points(
 
 
 MERGED = "results_merged"
-"""Kind of event of a merge; its subject is the population."""
+"""Kind of the event that records a merge; its subject is the population."""
 
 
 class Merge(Struct, frozen=True, kw_only=True, dict=True, rename={"num_tallies": "tallies"}):
-    """Players of one population that are gone, and what becomes of their results.
+    """Removal of players of one population, with all numbers that `apply_merge` needs.
 
     Attributes:
-        population: Their population.
-        num_tallies: Tallies that were committed before.
+        population: Population of the removed players.
+        num_tallies: Number of tallies that were committed before the merge.
         pair_deviation: Elo by which pairs deviate from their ratings, by the last fit.
-        into: Evaluated weights that are gone, and former generations, ascending, by policy and
-            generation that they count for.
-        forgotten: Entrants whose training results go.
-        points: Weights that are gone and those that they met, by population, with strengths in Elo:
-            ratings of the last fit, of others by their results.
+        into: Removed weights and former generations, ascending, by the generation (policy and
+            number) to whose record their results are added.
+        forgotten: Entrants whose training results are dropped.
+        points: Population, entrant and strength in Elo of the removed weights and their opponents:
+            the rating of the last fit, or an estimate by results for unrated weights.
         advantages: Elo that one seat is worth against another, row by row of the table; empty: 0.
     """
 
@@ -209,46 +210,46 @@ class Merge(Struct, frozen=True, kw_only=True, dict=True, rename={"num_tallies":
         return self._strengths.get(rated, 0.0) / ELO_PER_UNIT
 
     def advantage(self, seats: tuple[int, int]) -> float:
-        """Return what the first of two seats is worth against the second, in natural units."""
+        """Return the advantage of the first of two seats over the second, in natural units."""
         return seat_advantage(self.advantages, seats) / ELO_PER_UNIT
 
     @property
     def gone(self) -> dict[Entrant, Entrant]:
-        """Return the policy and generation that each one which is gone counts for."""
+        """Return the generation to which each removed entrant's results are added."""
         return {gone: entrant for entrant, merged in self.into.items() for gone in merged}
 
     def folds(self) -> Iterator[tuple[Entrant, Entrant]]:
-        """Yield each former generation with the one that takes its training results.
+        """Yield each former generation with the generation that takes its training results.
 
-        That is the next one: results fade with each later generation's matches.
+        It is always the next one, so that results decay with each later generation's matches.
         """
         for generation, merged in self.into.items():
             former = [gone for gone in merged if is_trainee(gone)]
             yield from pairwise((*former, generation))
 
     def data(self) -> dict[str, Json]:
-        """Return the data of its event."""
+        """Return the data of the merge's event."""
         data: dict[str, Json] = to_builtins(self)
-        # It is the event's subject.
+        # The population is the event's subject.
         del data["population"]
         return data
 
 
 def apply_merge(league: League, merge: Merge) -> list[ResultRow | Deletion]:
-    """Take players out of a league that are gone; keep what they say of others, and their sums.
+    """Remove a merge's players from a league; put links and sums in the place of their results.
 
     Returns:
         Changes in their order, to be committed together.
 
     Raises:
-        ValueError: If weights that are gone have no results.
+        ValueError: If removed weights have no results.
     """
     population = merge.population
     changes: list[ResultRow | Deletion] = []
     for entrant, generation in merge.gone.items():
         record = league.tables.records.get((population, entrant))
         if record is None:
-            # A generation without evaluation matches has training results all the same.
+            # A generation without evaluation matches may be merged for its training results.
             if is_trainee(entrant):
                 continue
             raise ValueError(f"{entrant} of {population} has no results")
@@ -274,7 +275,7 @@ def apply_merge(league: League, merge: Merge) -> list[ResultRow | Deletion]:
 
 
 def link_row(link: Link, first: Entrant, second: Entrant, *, seat: int) -> PairRow:
-    """Return the row of what players that are gone say of two."""
+    """Return the row that stores a link between two entrants in one seat."""
     counts = link.counts()
     return PairRow(
         kind="merged",
@@ -290,13 +291,13 @@ def link_row(link: Link, first: Entrant, second: Entrant, *, seat: int) -> PairR
 
 
 def _star(league: League, rated: Rated, merge: Merge) -> dict[Rated, Link]:
-    """Return what is known of a player's strength against each that it met."""
+    """Return the link between a player and each of its opponents, from results and older links."""
     met = meetings(league, rated, advantage=merge.advantage)
     played, tied = met.by(merge.point)
     own = strength_of(merge.point(rated), played, tied)
     links = {other: list(known) for other, known in met.links.items()}
-    # Those of one population are tied together, as if the player were another one for each: what is
-    # known of it by the others takes no bias away there.
+    # Each population is linked by itself, so Firth's correction counts only the information from
+    # that population (see the module's docstring).
     total = {
         population: known_of(own, *met.of(population).by(merge.point))
         for population in dict.fromkeys(name for name, _ in met.played)
@@ -314,7 +315,7 @@ def merges(events: Iterable[EventRow]) -> Iterator[Merge]:
     """Yield the merges among some events, in their order.
 
     Raises:
-        ValueError: If the data of one are damaged.
+        ValueError: If the data of an event are damaged.
     """
     for event in events:
         if event.kind == MERGED:
@@ -329,7 +330,7 @@ def _merge(event: EventRow) -> Merge:
 
 
 def merged_record(sums: RecordRow, gone: RecordRow) -> RecordRow:
-    """Add the evaluation matches of weights that are gone to the sums of their generation."""
+    """Add the evaluation matches of removed weights to the record of their generation."""
     is_summed = sums.score_sum is not None or gone.score_sum is not None
     return replace(
         sums,
@@ -344,14 +345,14 @@ def merged_record(sums: RecordRow, gone: RecordRow) -> RecordRow:
 
 
 MAX_NEIGHBOURS = 8
-"""Players beside the bots that one who goes ties together; each is tied to each."""
+"""Maximum number of opponents beside bots that a removed player links, each with each other."""
 
 MIN_WEIGHT = 1e-3
-"""Least information of a pair, a deviation of 5,500 Elo: what says less is forgotten. What is
-passed on from merge to merge says ever less, and players far apart say nothing of each other."""
+"""Minimum information of a link, a deviation of 5,500 Elo; links with less are dropped. Links lose
+information from merge to merge, and results of players far apart have little to begin with."""
 
 LINE_WEIGHT = 2.0
-"""Information of a player's line about its strength: a deviation of 120 Elo."""
+"""Information that a player's ancestors give about its strength: a deviation of 120 Elo."""
 
 NEWTON_STEPS = 4
 
@@ -360,8 +361,8 @@ class Link(NamedTuple):
     """Knowledge of the difference of two strengths, in natural units: a normal distribution.
 
     Attributes:
-        weight: Information, the inverse of its variance; above 0.
-        difference: Strength of the player that goes minus that of the other.
+        weight: Information, the inverse of the variance; above 0.
+        difference: Mean of the first player's strength minus the second's.
     """
 
     weight: float
@@ -369,14 +370,14 @@ class Link(NamedTuple):
 
     @classmethod
     def from_counts(cls, counts: Counts) -> Link:
-        """Return the link that matches between equals stand for."""
+        """Return the link that counts of matches between equals encode; inverse of `counts`."""
         weight = 0.25 * counts.matches
         return cls(weight, (counts.points - 0.5 * counts.matches) / weight)
 
     def counts(self) -> Counts:
-        """Return as many matches between equals as have its information; links add up by them.
+        """Encode the link as counts of matches between equals, which add up as information does.
 
-        Points may be fewer than 0 or more than the matches, for no match is meant.
+        Points may be below 0 or above the number of matches, because no real matches are meant.
         """
         # n p (1 - p) = w at p = 1/2, and s = n p + w d
         half = 2.0 * self.weight
@@ -384,28 +385,28 @@ class Link(NamedTuple):
         return Counts(half, 0.0, half, points=points, squares=points)
 
     def turned(self) -> Link:
-        """Return the same, seen from the other one."""
+        """Return the same link with the two players exchanged."""
         return Link(self.weight, -self.difference)
 
 
 Seen = tuple[Counts, float]
-"""Results of the player that goes against another, in one pair of seats: as it sees them, and what
-its seat is worth, in natural units."""
+"""Results of a player against another in one pair of seats, from the player's view, and the
+advantage of the player's seat in natural units."""
 
 
 def link_of(
     seen: Sequence[Seen], *, point: float, pair_deviation: float, known: float
 ) -> Link | None:
-    """Return what results say of the difference of two strengths, near where it is taken to be.
+    """Return the normal approximation of a pair's results, near an assumed difference.
 
     Args:
         seen: Results of the pair.
-        point: Difference by the last fit, in natural units.
+        point: Assumed difference of strengths, in natural units.
         pair_deviation: Elo by which pairs deviate from their ratings.
-        known: Information of all results and links of the player that goes.
+        known: Information of all results and links of the removed player, for Firth's correction.
 
     Returns:
-        Knowledge of the difference; None: next to none.
+        Link of the pair; None: its information is below ``MIN_WEIGHT``.
     """
     slope, information = _slope(seen, point=point, known=known)
     if information < MIN_WEIGHT:
@@ -420,13 +421,14 @@ def _slope(seen: Iterable[Seen], *, point: float, known: float = math.inf) -> tu
     Args:
         seen: Results of the pair.
         point: The difference, in natural units.
-        known: Information that Firth's correction is by; infinite: none.
+        known: Information by which Firth's correction is divided; infinite: no correction.
     """
     slope = information = 0.0
     for counts, advantage in seen:
         share = expected(point + advantage)
         told = counts.matches * share * (1.0 - share)
-        # h matches more, half of them won, for the leverage h = n p (1 - p) / sum of all
+        # Firth's correction adds h matches, half of them won, with the leverage
+        # h = n p (1 - p) / (sum over all results of the player).
         slope += counts.points - counts.matches * share + told / known * (0.5 - share)
         information += told
     return slope, information
@@ -440,38 +442,39 @@ def known_of(
     """Return the information of all results and links of a player.
 
     Args:
-        strength: Its strength, in natural units.
-        met: Strength of each other player, and the results.
-        tied: Strength of others, and what else is known of the difference.
+        strength: Strength of the player, in natural units.
+        met: Strength of each opponent, and the results against it.
+        tied: Strength of each linked player, and the link.
     """
     played = sum(_slope(seen, point=strength - other)[1] for other, seen in met)
     return played + sum(link.weight for _, link in tied)
 
 
 def expected(ahead: float) -> float:
-    """Return the expected score of a player that is ahead, in natural units."""
-    # Nothing changes beyond this distance, and nothing overflows.
+    """Return the expected score of a player, by its lead in natural units."""
+    # The score hardly changes beyond 30 units, and the limit prevents an overflow.
     return 1.0 / (1.0 + math.exp(-min(max(ahead, -30.0), 30.0)))
 
 
 def together(links: Sequence[Link]) -> Link:
-    """Return what several say of one difference."""
+    """Combine independent links about one difference: the weighted mean, and the sum of weights."""
     weight = sum(link.weight for link in links)
     return Link(weight, sum(link.weight * link.difference for link in links) / weight)
 
 
 def mesh(star: Mapping[Rated, Link]) -> Iterator[tuple[Rated, Rated, Link]]:
-    """Yield the pairs of neighbours that a player ties together.
+    """Yield the links between neighbours of a removed player, as (first, second, link).
 
     Args:
-        star: Knowledge of the player that goes against each neighbour.
+        star: Link between the removed player and each neighbour.
     """
     groups: defaultdict[str, list[tuple[Rated, Link]]] = defaultdict(list)
     for rated, link in star.items():
-        # Populations have scales of their own, which only matches between them tie.
+        # Each population has its own scale, so only neighbours of one population are linked.
         groups[rated[0]].append((rated, link))
     for known in groups.values():
-        # The best known ones; of equals the first by name, whatever the order of the results.
+        # Neighbours with the most information come first; names break ties, because a resumed
+        # league may have results in another order.
         known.sort(key=lambda entry: (-entry[1].weight, entry[0]))
         external = [entry for entry in known if is_external(entry[0][1])]
         others = [entry for entry in known if not is_external(entry[0][1])]
@@ -490,13 +493,13 @@ def strength_of(
     *,
     line_weight: float = LINE_WEIGHT,
 ) -> float:
-    """Return the strength of a player that goes by its results and its line, in natural units.
+    """Estimate a player's strength from its results and its ancestors, in natural units.
 
     Args:
-        line: Strength of its line by the last fit: a fit may never have rated itself.
-        met: Strength of each other player, and the results.
-        tied: Strength of others, and what else is known of the difference.
-        line_weight: Information of its line about it.
+        line: Prior mean: strength of its nearest rated ancestor, or its own by the last fit.
+        met: Strength of each opponent, and the results against it.
+        tied: Strength of each linked player, and the link.
+        line_weight: Information of the prior.
     """
     strength = line
     for _ in range(NEWTON_STEPS):
@@ -507,6 +510,6 @@ def strength_of(
         for other, link in tied:
             slope += link.weight * (link.difference + other - strength)
             information += link.weight
-        # Far from the mode a step may be too long.
+        # Far from the mode a Newton step may be too long, so its length is limited.
         strength += min(max(slope / information, -1.0), 1.0)
     return strength

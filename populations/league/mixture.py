@@ -1,7 +1,7 @@
 """Nash mixture of a league: frozen players with probabilities that no player in it can beat.
 
 In a cyclic game even the best rated player loses to some other; a mixture need not. Players are
-weighed by the equilibrium of the game in which both sides choose one of them (Balduzzi, Tuyls,
+weighted by the equilibrium of the game in which both sides choose one of them (Balduzzi, Tuyls,
 Perolat and Graepel, "Re-evaluating evaluation", NeurIPS, 2018). Its payoffs are the scores of
 evaluation matches minus 1/2, completed by predictions of the ratings (`populations.league.scores`).
 
@@ -30,15 +30,15 @@ from populations.ratings.nash import max_entropy_nash, zero_sum_nash
 from populations.records.aggregates import PairRow
 
 MAX_PLAYERS = 256
-"""Most players in the game: beyond that, the best rated half of this number and the
-newest others.
+"""Maximum number of players in the game; of more, the best rated (half of this number) and the
+newest others take part.
 """
 
 MAX_MEMBERS = 16
 MIN_PROBABILITY = 0.01
 NO_MASS = 1e-9
 
-# 2400 / 2^40 Elo are left after the halvings: 2e-9.
+# The bisection over 2400 Elo is exact to 2400 / 2^40 = 2e-9 Elo after 40 halvings.
 MAX_ADVANTAGE = 1200.0
 NUM_HALVINGS = 40
 
@@ -51,8 +51,8 @@ class Mixture:
         population: Name of the population.
         members: Standings with their probabilities of being drawn for an episode, the most
             probable first; these sum to one.
-        num_players: Frozen players that were weighed.
-        worst_score: Expected score against the strongest of the weighed opponents, in [0, 1]. One
+        num_players: Number of frozen players in the game.
+        worst_score: Expected score against the strongest opponent in the game, in [0, 1]. One
             population: 1/2 if none beats the mixture, less if members were dropped.
     """
 
@@ -68,10 +68,10 @@ def nash_mixtures(
     *,
     seats: Sequence[Seat],
 ) -> dict[str, Mixture]:
-    """Weigh the frozen players of every population.
+    """Compute the mixture of every population's frozen players.
 
-    Rated ghosts and rated standing weights of active policies take part; equal weights once, as the
-    ghost. Bots never do.
+    Rated ghosts and rated standing weights of active policies take part; a ghost with the same
+    weights as a policy replaces it. Bots never take part.
 
     Args:
         standings: Standings of all populations; only players whose weights can be loaded.
@@ -93,16 +93,16 @@ def nash_mixtures(
     outcomes = list(_outcomes(pairs, players, rows=rows, columns=columns))
     if rows == columns:
         scores = filled_scores_among(_ratings(players[rows]), outcomes)
-        # Scores of both sides sum to 1, so this is scores - 1/2, antisymmetric to the bit.
+        # The scores of both sides sum to 1, so this is scores - 1/2, exactly antisymmetric.
         game = 0.5 * (scores - scores.T)
         found = _pruned(game, max_entropy_nash(game))
         return {rows: _mixture(rows, players[rows], found, game=game)}
-    # Players of different populations: the game has a value other than 0, but is zero-sum.
+    # Between two populations the value of the game need not be 0, but it is zero-sum.
     game = _scores_between(players[rows], players[columns], outcomes) - 0.5
     row, column, _ = zero_sum_nash(game)
     return {
         rows: _mixture(rows, players[rows], _pruned(game, row), game=game),
-        # The columns' player sees the game turned round: -A^T.
+        # From the columns' side the game is -A^T.
         columns: _mixture(columns, players[columns], _pruned(-game.T, column), game=-game.T),
     }
 
@@ -130,11 +130,11 @@ def _frozen(standings: Sequence[Standing]) -> list[Standing]:
         is_rated = line.kind != "bot" and line.state == "active" and line.rating is not None
         if not is_rated or line.weights is None or line.key is None:
             continue
-        # A ghost keeps its weights for ever; a policy goes on.
+        # A ghost is preferred, because its weights never change and a policy trains on.
         if line.weights not in by_weights or line.kind == "ghost":
             by_weights[line.weights] = line
     lines = sorted(by_weights.values(), key=lambda line: (-(line.rating or 0.0), line.player))
-    # Agent steps are the evaluated ones, those of the weights that the rating is about.
+    # Agent steps must be those of the rated weights, not those of a policy that has trained on.
     agent_steps = np.array([line.evaluated_agent_steps or 0 for line in lines], dtype=np.int64)
     chosen = players_of_game(agent_steps, ratings=lambda: _ratings(lines), max_players=MAX_PLAYERS)
     return [lines[index] for index in sorted(chosen.tolist())]
@@ -151,7 +151,7 @@ def _outcomes(
     rows: str,
     columns: str,
 ) -> Iterator[Outcome]:
-    """Yield results between players, seen from the rows' population."""
+    """Yield results between players, with the player of the rows' population first."""
     index = {
         name: {str(player.weights): i for i, player in enumerate(lines)}
         for name, lines in players.items()
@@ -174,7 +174,7 @@ def _scores_between(
     row, column = _ratings(rows)[:, np.newaxis], _ratings(columns)[np.newaxis, :]
     won, matches = counted(outcomes, shape=(len(rows), len(columns)))
     low, high = -MAX_ADVANTAGE, MAX_ADVANTAGE
-    # Bisection: the predicted total grows with the advantage.
+    # The predicted total grows with the advantage, so bisection finds it.
     for _ in range(NUM_HALVINGS if matches.any() else 0):
         middle = 0.5 * (low + high)
         if (matches * expected_scores(row + middle, column)).sum() < won.sum():
@@ -187,9 +187,9 @@ def _scores_between(
 def _pruned(game: FloatArray, mixture: FloatArray) -> FloatArray:
     """Reduce a mixture to few members.
 
-    While there are more than ``MAX_MEMBERS``, or one has less than ``MIN_PROBABILITY``, the
-    lightest is dropped (the last of equals) and the others are weighed anew by the linear program,
-    with all players as opponents. Members that replace the dropped one thus get its mass.
+    While there are more than ``MAX_MEMBERS``, or one has less than ``MIN_PROBABILITY``, the least
+    probable is dropped (the last of equals) and the linear program computes the probabilities of
+    the others anew, with all players as opponents. So its mass goes to members that replace it.
 
     Args:
         game: Payoff of rows against columns. float64 [N, M].
@@ -202,11 +202,11 @@ def _pruned(game: FloatArray, mixture: FloatArray) -> FloatArray:
     masses = mixture[kept]
     # Each round drops at least one, and a single member has probability 1.
     while len(kept) > MAX_MEMBERS or masses.min() < MIN_PROBABILITY:
-        # argmin of the reversed masses: the last of equals.
+        # The masses are reversed, so that argmin finds the last of equals.
         lightest = len(kept) - 1 - int(np.argmin(masses[::-1]))
         kept = np.delete(kept, lightest)
-        # Rows only: opponents are still all players. The program may leave further members without
-        # mass.
+        # Only rows are dropped: all players remain opponents. The program may leave more members
+        # without mass.
         masses = zero_sum_nash(game[kept])[0]
         kept, masses = kept[masses > NO_MASS], masses[masses > NO_MASS]
     pruned = np.zeros(len(mixture))
@@ -224,6 +224,6 @@ def _mixture(
             (players[i], float(probabilities[i])) for i in order.tolist() if probabilities[i] > 0.0
         ),
         num_players=len(players),
-        # min_j (p A)_j is the worst over pure opponents, and no mixture of them is worse.
+        # min_j (p A)_j is the worst score against a single player; no mixture of players is worse.
         worst_score=0.5 + float((probabilities @ game).min()),
     )

@@ -1,4 +1,4 @@
-"""Names of players: short where width counts, and what a name means in a run.
+"""Names of players: short forms for narrow output, and the player that a name means in a run.
 
 Tests: `tests/populations/league/test_lineage.py`.
 """
@@ -21,7 +21,7 @@ UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 _PLAYER = re.compile(r"(?<![\w/.'])([a-z][a-z0-9_]*)/(p[0-9]{3,})(?:@([0-9]+))?(?![\w/.]\w)")
 BEST = "best"
-"""Stands for the agent steps of a policy's best-rated checkpoint."""
+"""Word that stands in a name for the agent steps of a policy's best-rated checkpoint."""
 
 _STEPS = re.compile(rf"([0-9]{{1,18}}|[0-9]{{1,4}}\.[0-9]{{1,3}})([{''.join(UNITS)}]?)")
 _NAME = re.compile(rf"([a-z][a-z0-9_]{{0,31}}/)?p[0-9]{{3,}}(@({BEST}|{_STEPS.pattern}))?")
@@ -43,9 +43,9 @@ def short_name(player: str, *, populations: Collection[str]) -> str:
     """Return a player's name in few characters: ``p002``, ``p001@2.1M``, ``red/p001@2.1M``.
 
     Args:
-        player: Name of a policy or a ghost, or of one from outside, which is called as the user
+        player: Name of a policy or a ghost; a player from outside the run is returned as the user
             has written it.
-        populations: Names of the run's populations. With one, its name is left out.
+        populations: Names of the run's populations; a single population's name is left out.
     """
     matched = _PLAYER.fullmatch(player)
     if matched is None:
@@ -59,7 +59,7 @@ def short_names(text: str, *, populations: Collection[str]) -> str:
     """Return a sentence with the names of players in it shortened."""
 
     def short(found: re.Match[str]) -> str:
-        # A path may look like a player's name.
+        # A path may look like a player's name, but its folder is no population of the run.
         if found[1] not in populations:
             return found[0]
         return short_name(found[0], populations=populations)
@@ -72,9 +72,9 @@ class Subject:
     """Player that a name means.
 
     Attributes:
-        policy: The policy, or that of a ghost or checkpoint.
+        policy: Id of the policy; for a ghost or checkpoint, of the policy that made it.
         agent_steps: Agent steps of a ghost or checkpoint; None: the policy itself.
-        weights: Digest of the weights that are meant; None: any of these agent steps.
+        weights: Digest of the weights that are meant; None: any weights of these agent steps.
     """
 
     policy: PolicyId
@@ -83,7 +83,7 @@ class Subject:
 
     @property
     def player(self) -> str:
-        """Its name, in full."""
+        """Full name of the player."""
         if self.agent_steps is None:
             return str(self.policy)
         return str(ghost_id(self.policy, agent_steps=self.agent_steps))
@@ -102,20 +102,20 @@ def find_player(
     kept: bool = False,
     where: object = "the run",
 ) -> Subject:
-    """Return the player that a name means: every command that takes a player asks here.
+    """Return the player that a name means. Every command that takes a player calls this function.
 
     Args:
-        name: ``player/p003``, or ``p003`` where one population has it; of a ghost or checkpoint
-            with its agent steps, ``p003@120000``, or with their short form ``p003@4.628M``, where
-            one has it, or as ``p003@best``, its best-rated one. Leading zeros may be left out.
+        name: ``player/p003``, or ``p003`` if it is unique. A ghost or checkpoint has its agent
+            steps after it: ``p003@120000``, ``p003@4.628M`` if that is unique, or ``p003@best`` for
+            the best-rated checkpoint. Leading zeros of agent steps may be left out.
         tables: Rows of the run.
         population: Population to which the player must belong. None: any.
-        kept: Whether its files must be kept; else a row of it is enough.
-        where: Run, as messages call it.
+        kept: Whether its files must exist; otherwise a row in the journal is enough.
+        where: Name of the run in error messages.
 
     Raises:
-        ConfigError: If there is no such player, or several may be meant; it names those, or the
-            nearest ones.
+        ConfigError: If no player or several have this name; the message lists the candidates, or
+            the most similar names.
     """
     if is_external(name):
         raise ConfigError(f"{name} is not trained: this takes a policy or a ghost")
@@ -126,7 +126,7 @@ def find_player(
     if steps == BEST:
         return _best(policy, tables, where=where)
     known = _agent_steps(tables, policy, kept=kept)
-    # A number without a unit has all of its digits.
+    # A number without a unit is exact; one with a unit is compared in its short form.
     exact = int(steps) if re.fullmatch("[0-9]{1,18}", steps) else None
     found = [one for one in known if exact == one or compact(one) == steps]
     if len(found) == 1:
@@ -164,7 +164,7 @@ def _policy(base: str, tables: Tables, *, population: str | None, where: object)
 def _best(policy: PolicyId, tables: Tables, *, where: object) -> Subject:
     best = {digest for row in tables.ratings.values() for digest in row.best}
     for row in tables.checkpoints.values():
-        # Retention keeps it (`populations.controller.indexes.rated_pins`).
+        # Retention protects this checkpoint (`populations.controller.indexes.rated_pins`).
         if row.policy == policy and row.state == "present" and Entrant(row.weights_digest) in best:
             return Subject(policy=policy, agent_steps=row.agent_steps, weights=row.weights_digest)
     raise ConfigError(f"{where} keeps no rated checkpoint of {policy}: none is the best one")
@@ -190,7 +190,12 @@ def _names(policy: PolicyId, agent_steps: Iterable[int]) -> list[str]:
 
 
 def listed(names: Collection[str], near: str = "") -> str:
-    """Return names for a message: all if they are few, else the nearest to a text."""
+    """Return names as text for a message: all if they are few, else those most similar to a text.
+
+    Args:
+        names: All names.
+        near: Text that the listed names should be similar to.
+    """
     if len(names) <= _NUM_LISTED:
         return ", ".join(names) or "none"
     first = difflib.get_close_matches(near, names, n=_NUM_LISTED, cutoff=0.0)

@@ -1,7 +1,7 @@
 """Rows of results between two entrants, made from tallies.
 
-A row is one entrant in one seat against another in another seat; of many seats, one entrant against
-another in all of them.
+A row has the results of one entrant in one seat against another entrant in another seat. Where
+there are many seats, it has the results of the two entrants in all of their seats.
 
 Tests: `tests/populations/league/test_payoff.py`.
 """
@@ -34,24 +34,24 @@ SUMS = (
 
 
 class PairRows:
-    """Rows of tallies: of each pair of seats, or, with many seats, of each pair of players.
+    """Maker of rows from tallies: one for each pair of seats, or of players where seats are many.
 
     Args:
         seats: Seats of whole sides.
 
     Attributes:
         weight: Weight of the result of one pair of seats, in matches.
-        num_seats: Number of seats that rows are filed under, the first ones.
+        num_seats: Number of seats, counted from the first, that rows may name.
     """
 
     def __init__(self, seats: tuple[Seat, ...]) -> None:
         self._seats = seats
-        # A match must count as one, but with n sides each meets n - 1 others.
+        # With n sides each side has n - 1 results per match, which together must count as one.
         self.weight = 1.0 / max(len({seat.side for seat in seats}) - 1, 1)
         first: dict[str, int] = {}
         for index, seat in enumerate(seats):
             first.setdefault(seat.population, index)
-        # Results of many seats are filed under the first one of their population.
+        # Where seats are many, a row names the first seat of each entrant's population.
         self._file = [first[seat.population] for seat in seats]
         self.num_seats = len(seats) if is_by_seats(seats) else 1 + max(self._file)
 
@@ -69,7 +69,7 @@ class PairRows:
     def _rows_of_players(
         self, tally: Tally, *, kind: Literal["train", "evaluate"]
     ) -> Iterator[PairRow]:
-        """Return one row for each two players, in one order: by population, then by name."""
+        """Yield one row for each pair of players, sorted by population, then by name."""
         names = [
             (seat.population, entrant)
             for seat, entrant in zip(self._seats, tally.entrants, strict=True)
@@ -89,7 +89,7 @@ class PairRows:
 def pair_rows(
     tally: Tally, *, kind: Literal["train", "evaluate"], weight: float = 1.0
 ) -> Iterator[PairRow]:
-    """Return the rows of one tally, one for each pair of its seats, the lower seat first.
+    """Yield the rows of one tally, one for each pair of its seats, the lower seat first.
 
     Args:
         tally: Results of some matches.
@@ -111,7 +111,7 @@ def _row(
     returns: tuple[float, float],
     weight: float,
 ) -> PairRow:
-    """Return the row of a pair's results, filed under two seats."""
+    """Return the row of a pair's results, with the given seats."""
     has_sums = pair.score_sum is not None and pair.square_sum is not None
     return PairRow(
         kind=kind,
@@ -130,12 +130,12 @@ def _row(
 
 
 def part_of(row: PairRow, num_matches: int, *, of: int) -> PairRow:
-    """Return a row of ``of`` matches as if it were of so many of them."""
+    """Scale a row that counts ``of`` matches down to ``num_matches`` of them."""
     if num_matches == of:
         return row
 
     known = {name: getattr(row, name) for name in SUMS}
-    # The product first: what is whole afterwards is whole to the bit.
+    # Multiplying before dividing makes whole results exact.
     parts = {name: value * num_matches / of for name, value in known.items() if value is not None}
     return replace(row, **parts)
 
@@ -158,13 +158,13 @@ def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairR
 
 
 def seat_advantage(table: Sequence[float], seats: Seats) -> float:
-    """Return Elo that the first of two seats is worth against the second; 0 where none is known.
+    """Return the advantage of the first of two seats over the second in Elo; 0 if unknown.
 
     Args:
         table: Advantages of a fit, row by row; empty: none.
-        seats: The seats that a row is filed under.
+        seats: Seats of a row.
     """
-    # A table for many seats has only those that results are filed under.
+    # Where seats are many, the table has only the seats that rows name.
     size, (first, second) = math.isqrt(len(table)), seats
     return table[first * size + second] if max(seats) < size else 0.0
 
@@ -193,13 +193,13 @@ def swapped(row: PairRow) -> PairRow:
 
 
 def renamed(row: PairRow, entrant: Entrant, into: Entrant) -> PairRow:
-    """Return a row with another in the place of an entrant, as the lower of the two sees it."""
+    """Return a row with an entrant replaced by another, and the lower entrant first."""
     row = replace(row, first=into) if row.first == entrant else replace(row, second=into)
     return row if row.first < row.second else swapped(row)
 
 
 def nothing(row: PairRow) -> PairRow:
-    """Return a row of the same pair and seats, without a match."""
+    """Return a row of the same pair and seats without any matches."""
     return PairRow(
         kind=row.kind,
         first=row.first,

@@ -1,6 +1,7 @@
-"""Results between entrants in training, for matchmaking, which fade with later ones.
+"""Results between entrants in training, for matchmaking; they decay with later matches.
 
-The table is sparse: only pairs that met take memory. Sums over seats are in the order of the seats.
+The table is sparse: only pairs that have played take memory. Sums over seats are in the order of
+the seats, so that a restored table gives the same bits.
 
 Tests: `tests/populations/league/test_payoff.py`.
 """
@@ -36,10 +37,10 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class MetOpponents:
-    """Opponents that one entrant has met, in order of first meeting, with the results.
+    """Opponents that one entrant has played, in order of the first match, with the results.
 
     Attributes:
-        others: Opponents met.
+        others: Opponents that were played.
     """
 
     others: list[Entrant] = field(default_factory=list)
@@ -48,7 +49,7 @@ class MetOpponents:
 
     @property
     def results(self) -> FloatArray:
-        """Scores won and lost against each, draws half. float64 [2, others]."""
+        """Scores won and lost against each opponent, draws half. float64 [2, others]."""
         return self._results[:, : len(self.others)]
 
     def put(self, other: Entrant, rows: Sequence[PairRow], *, is_first: bool) -> None:
@@ -56,8 +57,8 @@ class MetOpponents:
 
         Args:
             other: Opponent.
-            rows: Results in each two seats, seen from the entrant that sorts lower.
-            is_first: Whether that is the entrant itself.
+            rows: Results in each pair of seats, from the view of the entrant that sorts lower.
+            is_first: Whether the columns' own entrant is the one that sorts lower.
         """
         place = self._places.setdefault(other, len(self.others))
         if place == len(self.others):
@@ -71,10 +72,10 @@ class MetOpponents:
         self._results[:, place] = (won, lost) if is_first else (lost, won)
 
     def keep(self, places: IntArray) -> None:
-        """Drop all opponents but some, until they are met again.
+        """Drop all opponents but some; a dropped one returns with its next match.
 
         Args:
-            places: Their indices, ascending. int64 [K].
+            places: Indices of the opponents to keep, ascending. int64 [K].
         """
         self._results = self._results[:, places]
         self.others = [self.others[place] for place in places.tolist()]
@@ -84,10 +85,10 @@ class MetOpponents:
 class Payoff:
     """Results between entrants, from training tallies. Owned by one thread.
 
-    Old results decay with the matches of their own pair in all its seats, not with time, so a rival
-    that has not been met for long stays known. A trainee's entrant contains its generation, so its
-    statistics restart after an exploit. Folding the same tallies gives the same table to the bit,
-    and so does restoring the rows that `add` returned and continuing from there.
+    Old results decay with the matches of their own pair in all its seats, not with time, so the
+    results against an opponent last until it is played again. A trainee's entrant contains its
+    generation, so its statistics restart after an exploit. Adding the same tallies gives the same
+    table to the bit, and so does restoring the rows that `add` returned and continuing from there.
     """
 
     def __init__(self, *, half_life_matches: float, rows: PairRows | None = None) -> None:
@@ -105,10 +106,10 @@ class Payoff:
         self.half_life_matches = half_life_matches
         self._rows_of = pair_rows if rows is None else rows.of
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
-        """Rows of the seats, in order, by both entrants in either order."""
+        """Rows of a pair, in order of the seats, by both entrants in either order."""
         self._generations: dict[PolicyId, list[int]] = {}
-        """Generations of each policy that have met somebody, ascending."""
-        # Weak: columns that no decision holds any more are dropped and not kept up to date.
+        """Generations of each policy that have played, ascending."""
+        # References are weak, so that columns which no decision uses any more are not updated.
         self._followed: dict[Entrant, WeakSet[MetOpponents]] = {}
 
     def put(self, row: PairRow) -> None:
@@ -117,34 +118,34 @@ class Payoff:
         if not old:
             self._set((row,))
             return
-        # Rows are sorted by seats: sums then have one order, and a restored table gives the same
+        # Rows are sorted by seats, so that sums have one order and a restored table gives the same
         # bits.
         kept = [other for other in old if other.key != row.key]
         self._set(tuple(sorted((*kept, row), key=seats_of)))
 
     def add(self, tally: Tally) -> list[PairRow]:
-        """Add the results of a tally: of each pair of its seats on different sides, or of players.
+        """Add the results of a tally, by pair of seats on different sides or by pair of players.
 
         Pairs of seats with the same two players count as one batch, so their order does not matter.
-        Results of an entrant against itself mean nothing and are left out.
+        Results of an entrant against itself carry no information and are left out.
 
         Returns:
-            Changed rows: all rows of each pair that met.
+            Changed rows: all rows of each pair that has played.
         """
         batches: dict[tuple[Entrant, Entrant], dict[Seats, PairRow]] = {}
         for played in self._rows_of(tally, kind="train"):
             if played.first == played.second:
                 continue
-            # A pair is stored as the lower entrant sees it, so that both views of it are one row.
+            # A row has the lower entrant first, so that both views of a pair are one row.
             row = played if played.first < played.second else swapped(played)
             batches.setdefault((row.first, row.second), {})[seats_of(row)] = row
         # Half-life in matches of the pair: remaining = 2^(-new / half_life).
         changed: list[PairRow] = []
         for (first, second), batch in batches.items():
-            # The batch as a whole: had each row decayed the others, the order of rows would matter.
+            # The whole batch decays old results at once; row by row, the order would matter.
             new = sum(num_scored(row) for row in batch.values())
             remaining = 0.5 ** (new / self.half_life_matches)
-            # Seats without new matches fade as well: the half-life is the pair's.
+            # Results in seats without new matches decay as well: the half-life is the pair's.
             old = {seats_of(row): row for row in self._rows(first, second)}
             rows = [
                 added(old.get(seats), batch.get(seats) or nothing(old[seats]), remaining=remaining)
@@ -155,9 +156,9 @@ class Payoff:
         return changed
 
     def forget(self, entrants: Iterable[Entrant]) -> Iterator[PairRow]:
-        """Remove all results of some entrants, and yield the rows that are gone.
+        """Remove all results of some entrants, and yield the removed rows.
 
-        Columns that are followed keep them: no question is about these entrants any more.
+        Columns of `follow` are not updated, because no decision asks about these entrants any more.
         """
         for entrant in entrants:
             for other, rows in self._pop(entrant).items():
@@ -165,13 +166,13 @@ class Payoff:
                 yield from rows
 
     def fold(self, entrant: Entrant, into: Entrant) -> tuple[list[PairRow], list[PairRow]]:
-        """Add the results of an entrant to those of another, which has played since.
+        """Add the results of an entrant to those of ``into``, a later entrant.
 
-        They fade with the later matches against the same opponent, as a pair's own old results do.
-        Columns that are followed keep them, too: make them anew.
+        They decay with the later entrant's matches against the same opponent, like old results of
+        that pair. Columns of `follow` are not updated: call `follow` again.
 
         Returns:
-            Rows that are gone, and rows that changed.
+            Removed rows, and changed rows.
         """
         gone: list[PairRow] = []
         changed: list[PairRow] = []
@@ -202,7 +203,7 @@ class Payoff:
         ]
 
     def _pop(self, entrant: Entrant) -> dict[Entrant, tuple[PairRow, ...]]:
-        """Take an entrant's opponents out; theirs keep it."""
+        """Remove an entrant's own entries; its entries among its opponents remain."""
         met = self._met.pop(entrant, {})
         if is_trainee(entrant):
             policy, number = policy_of_trainee(entrant)
@@ -211,19 +212,19 @@ class Payoff:
         return met
 
     def entrants(self) -> Iterator[Entrant]:
-        """Yield all who have results."""
+        """Yield all entrants that have results."""
         return (entrant for entrant, met in self._met.items() if met)
 
     def follow(self, entrant: Entrant) -> MetOpponents:
         """Return the opponents of an entrant as columns, kept up to date while they are referenced.
 
-        A decision that reads them does not scan all results again. Each caller has columns of its
-        own, of which it may drop some.
+        So a decision need not scan all results again. Each caller gets its own columns, and may
+        drop opponents from them (`MetOpponents.keep`).
         """
         followed = MetOpponents()
         for other, rows in self._met.get(entrant, {}).items():
             followed.put(other, rows, is_first=entrant < other)
-        # Those of former generations are forgotten once nobody holds them.
+        # Entries of former generations are removed once no decision refers to their columns.
         self._followed = {one: held for one, held in self._followed.items() if held}
         self._followed.setdefault(entrant, WeakSet()).add(followed)
         return followed
@@ -239,9 +240,9 @@ class Payoff:
                 policy, number = policy_of_trainee(entrant)
                 bisect.insort(self._generations.setdefault(policy, []), number)
         self._met.setdefault(first, {})[second] = rows
-        # The same rows under both names: an entrant's opponents are found without a scan.
+        # The rows are stored under both names, so that an entrant's opponents need no scan.
         self._met.setdefault(second, {})[first] = rows
-        # Columns follow after the rows are set, so that they never run ahead of them.
+        # Columns are updated last, so that they never have results which the table has not.
         for one, other in ((first, second), (second, first)):
             for followed in self._followed.get(one, ()):
                 followed.put(other, rows, is_first=one == first)

@@ -1,7 +1,7 @@
-"""Ratings of a population by its last fit: the one place that they are read from.
+"""Ratings of a population by its last fit. All readers of ratings use this module.
 
-Intervals are 95%; on each scale ``bot:random`` is at 0. The champion's rating is less the fit's
-optimism, wherever it is shown.
+Intervals are 95%; on each scale ``bot:random`` is at 0. The champion's rating is reduced by the
+fit's optimism, so that all readers show the same number.
 
 Tests: `tests/populations/league/test_standings.py`.
 """
@@ -21,12 +21,12 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """Rating, or a difference of two, with its 95% interval, in Elo.
+    """Rating, or difference of two ratings, with its 95% interval, in Elo.
 
     Attributes:
-        rating: Rating.
+        rating: Rating or difference.
         low: Lower end of the interval.
-        high: Upper end; infinite where results have none.
+        high: Upper end of the interval; infinite where results give no upper bound.
     """
 
     rating: float
@@ -40,10 +40,11 @@ class Ratings:
     Attributes:
         row: Last fit; None before the first.
         spread: Spread in Elo, in the order of the row's entrants (see
-            `populations.ratings.bradley_terry`); None where unknown, as in a journal. float64 [N,
-            K].
-        centre: Mean of the newest weights' rows in the spread: what is uncertain about all policies
-            alike, how far away the anchor is, and makes no order among them. float64 [K].
+            `populations.ratings.bradley_terry`); None where unknown, because the journal does not
+            store it. float64 [N, K].
+        centre: Mean of the newest weights' rows in the spread: the uncertainty common to all
+            policies, about their distance from the anchor, which cannot change their order.
+            float64 [K].
         best_first: All entrants, those with the best lower bounds (`low`) first.
     """
 
@@ -87,7 +88,7 @@ class Ratings:
             return 0.0
         if self.spread is None:
             return self.row.deviations[i]
-        # The part that is common to all is left out: |S_i - c|.
+        # Subtracting c leaves out the part common to all policies: |S_i - c|.
         own = self.spread[i] - self.centre
         return math.sqrt(float(own @ own))
 
@@ -96,10 +97,10 @@ class Ratings:
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
-        # The common part counts, because the interval is about the distance from the anchor.
+        # The common part is included, because the interval is about the distance from the anchor.
         off = self.row.anchor_errors[i] if self.row.anchor_errors else 0.0
         half = Z95 * math.hypot(self.row.deviations[i], off)
-        # The matches that chose the champion rate it, too.
+        # The champion was chosen by the same matches that rate it, so its rating is biased upwards.
         rating = self.row.ratings[i]
         if entrant == self.row.champion:
             rating -= self.row.optimism
@@ -107,7 +108,7 @@ class Ratings:
         return Interval(rating, rating - half, high)
 
     def ranks(self, entrant: str | None) -> tuple[int, int] | None:
-        """Return the best and worst rank that an entrant may have; None if the fit tells none."""
+        """Return the best and worst rank that an entrant may have; None if the fit has no ranks."""
         i = self.index(entrant)
         if i is None or self.row is None or not self.row.rank_lows:
             return None
@@ -116,7 +117,7 @@ class Ratings:
     def low(self, entrant: str | None) -> float | None:
         """Return the lower bound by which players are compared, in Elo; None if unrated.
 
-        Without what results against the anchor are off by: that says nothing about others.
+        It leaves out the error of results against the anchor, which does not affect comparisons.
         """
         i = self.index(entrant)
         if i is None or self.row is None:
@@ -137,16 +138,16 @@ class Ratings:
             return mean, 0.0
         if self.spread is None:
             return mean, math.hypot(self.row.deviations[i], self.row.deviations[j])
-        # Var(i - j) = |S_i - S_j|^2; what both share cancels.
+        # Var(i - j) = |S_i - S_j|^2, in which errors common to both cancel.
         gap = self.spread[i] - self.spread[j]
         return mean, math.sqrt(float(gap @ gap))
 
 
 def interval_fields(found: Interval | None) -> dict[str, float | None]:
-    """Return a rating with its interval as documents have them.
+    """Return a rating with its interval as fields of a view's document.
 
-    All three None: unrated. ``open``: the interval is open above, as the results have no upper
-    bound; only ``rating_high`` is None then.
+    An unrated player has None in the three numbers. Where ``open`` is true, results give no upper
+    bound and only ``rating_high`` is None.
     """
     rating, low, high = found or (None, None, None)
     is_open = high == math.inf
@@ -160,6 +161,6 @@ def interval_fields(found: Interval | None) -> dict[str, float | None]:
 
 def _best_first(row: RatingsRow) -> list[str]:
     lows = np.array(row.ratings) - Z95 * np.array(row.deviations)
-    # Stable, so that equal ones have an order that a resume has, too.
+    # The sort is stable, so that a resume has the same order of equal entrants.
     order = np.argsort(-lows, kind="stable")
     return [row.entrants[i] for i in order.tolist()]

@@ -1,9 +1,9 @@
 """Choice of the evaluation matches that are most informative for pending decisions.
 
-Ratings decide two questions: the champion, and the bottom fraction that PBT replaces. A player is
-important as far as the answers about it are open. Where nothing is open, every player still has a
-small importance, so that the whole order becomes better known. Matches go to the pairs that reduce
-the variance of important players most: a greedy A-optimal design, weighted by importance.
+Ratings decide two questions: which player is champion, and which bottom fraction PBT replaces. A
+player is important to the degree that these answers are uncertain for it. Every player has a small
+importance besides, so that the whole order becomes better known. Matches go to the pairs that
+reduce the variance of important players most: a greedy A-optimal design, weighted by importance.
 
 Sources: Chaloner and Verdinelli, "Bayesian experimental design: a review" (Statistical Science,
 1995), section 2.2 (A-optimality); the reduction of variance by one observation of a difference is
@@ -31,10 +31,10 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 BASE_IMPORTANCE = 0.3
-"""Importance of a ranked player with no open question; each fully open question adds 1."""
+"""Importance of a ranked player about which no question is open; a fully open question adds 1."""
 
 BASE_IMPORTANCE_UNRANKED = 0.03
-"""Importance of a ghost with no open question: its rating is only displayed."""
+"""Importance of a ghost about which no question is open: its rating is only displayed."""
 
 FAR_SHARE = 1 / 3
 """Share of the pairs whose opponent is drawn at any distance."""
@@ -45,20 +45,22 @@ class Field:
     """Players of all populations, with their ratings and uncertainty.
 
     The covariance of two players is ``spread[i] @ spread[j]``, plus ``own_variance[i]`` if i = j:
-    the uncertainty of weights that have not played yet about those that they were trained from.
+    the unknown change of weights that have not played yet since their nearest rated ancestor.
 
     Attributes:
         ratings: Ratings in Elo. float64 [N].
         spread: Factor of the covariance, in Elo. float64 [N, K].
         own_variance: Variance of each player alone, in Elo squared, at least 0. float64 [N].
         is_eligible: Whether a player may become champion. bool [N].
-        is_ranked: Whether PBT selects among these players. bool [N].
+        is_ranked: Whether PBT's selection ranks a player. bool [N].
         population: Index of each player's population; in a game of several populations no player
             meets one of its own. int64 [N].
         remaining: Share of each variance that remains after the matches since the last fit, in (0,
             1]. float64 [N].
-        scatter: Variance of pairs around what ratings say of them, in Elo squared, at least 0.
-        met: Returns the matches that one player has had with each of them. float64 [N].
+        scatter: Variance of the differences of pairs around those of their ratings, in Elo squared,
+            at least 0.
+        met: Function from a player's index to the number of its matches with each player. float64
+            [N].
     """
 
     ratings: FloatArray
@@ -73,7 +75,7 @@ class Field:
 
     def populations(self) -> list[int]:
         """Return the populations that have players, in order of their indices."""
-        # A set is faster than numpy's `unique` for so few.
+        # There are few populations, for which a set is faster than numpy's `unique`.
         return sorted(set(self.population.tolist()))
 
     def centred_spread(self) -> FloatArray:
@@ -87,9 +89,9 @@ class Field:
         for place, population in enumerate(populations):
             members = self.population == population
             ranked = members & self.is_ranked
-            # Mean of the rows of the factor: the common direction of the population's errors.
+            # The mean row of the factor is the common direction of the population's errors.
             means[place] = self.spread[ranked if ranked.any() else members].mean(axis=0)
-        # One mean is not written out for each player: there are hundreds of columns.
+        # A single mean is broadcast and not repeated for each player, to save memory.
         if len(populations) > 1:
             means = means[np.searchsorted(populations, self.population)]
         return np.asarray(self.spread - means)
@@ -106,30 +108,30 @@ class Field:
 
 
 MAX_AHEAD = 30.0
-"""Limit of log-odds, so that e^-d is not 0."""
+"""Maximum of the log-odds d, so that e^-d stays above 0."""
 
 
 def squared_lengths(rows: FloatArray) -> FloatArray:
     """Return the squared length of each row. float64 [N, K] -> [N]."""
-    # `einsum` makes no square of each element, which would be an array as large as the factor.
+    # `einsum` needs no array of squares, which would be as large as the factor.
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
 def import_slow_modules() -> None:
-    """Import the modules that the first decision needs, which takes a second; on any thread."""
+    """Import modules of the first decision ahead, as that takes a second. Call on any thread."""
     importlib.import_module("scipy.special")
 
 
 def importance(field: Field, *, fraction: float) -> FloatArray:
     """Return how important each player's rating is for pending decisions.
 
-    A question is open as far as the probability p of being ahead of the decisive player is far from
-    0 and 1: it counts 4 p (1 - p). For the champion that is the player with the best lower bound,
-    for the bottom fraction the best one in it.
+    A question is open for a player if its probability p of being ahead of the decisive player is
+    far from 0 and 1; its weight is 4 p (1 - p). For the title of champion the decisive player is
+    the one with the best lower bound, for the bottom fraction it is the best player in it.
 
     Args:
         field: Players.
-        fraction: Share of the ranked players that PBT replaces. 0: none.
+        fraction: Share of the ranked players that PBT replaces; 0: none.
 
     Returns:
         Importance, float64 [N], from ``BASE_IMPORTANCE`` (``BASE_IMPORTANCE_UNRANKED``) to that
@@ -137,21 +139,21 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
     """
     weights = np.where(field.is_ranked, BASE_IMPORTANCE, BASE_IMPORTANCE_UNRANKED)
     variances = field.variances()
-    # The lower bound that names the champion, as in `standings.champion`.
+    # The champion is chosen by this lower bound, as in `populations.league.standings`.
     low = field.ratings - Z95 * np.sqrt(variances)
     for population in field.populations():
         is_member = field.population == population
         eligible = np.flatnonzero(is_member & field.is_eligible)
-        # A single one is champion without a question.
+        # A single eligible player is champion without any comparison.
         if eligible.size > 1:
             champion = int(eligible[np.argmax(low[eligible])])
             weights[eligible] += _openness(field, eligible, variances, against=champion)
         ranked = np.flatnonzero(is_member & field.is_ranked)
-        # The number is rounded as truncation does: whole policies, at most half.
+        # The number is rounded as in `populations.pbt.exploit.Truncation`: up, and at most half.
         num_bottom = min(math.ceil(fraction * ranked.size), ranked.size // 2)
         if num_bottom > 0:
             order = ranked[np.argsort(field.ratings[ranked], kind="stable")]
-            # The best of the bottom: the others are open as far as they may change places with it.
+            # Players may enter or leave the bottom only by changing places with its best one.
             border = int(order[num_bottom - 1])
             weights[ranked] += _openness(field, ranked, variances, against=border)
     return weights
@@ -160,11 +162,11 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
 def _openness(
     field: Field, players: npt.NDArray[np.intp], variances: FloatArray, *, against: int
 ) -> FloatArray:
-    """Return 4 p (1 - p) for the probability p that each player is ahead of one.
+    """Return 4 p (1 - p) for the probability p that each player is ahead of player ``against``.
 
-    That one player gets the largest value of the others.
+    Player ``against`` itself gets the largest value of the others.
     """
-    from scipy.special import ndtr  # only once somebody is rated: the controller starts without
+    from scipy.special import ndtr  # imported late, so that the controller starts without scipy
 
     # Var(i - j) = V_ii + V_jj - 2 V_ij, and p = Phi((r_i - r_j) / sqrt(Var)).
     covariances = field.covariances(against)
@@ -173,8 +175,8 @@ def _openness(
     ahead = ndtr((field.ratings[players] - field.ratings[against]) / deviations)
     openness = np.asarray(4.0 * ahead * (1.0 - ahead))
     own = players == against
-    # A match against itself says nothing (p = 1/2); its own rating matters as much as its closest
-    # question.
+    # Its p against itself would be 1/2 without any meaning; its rating matters as much as the most
+    # open comparison with it.
     openness[own] = openness[~own].max(initial=0.0)
     return openness
 
@@ -193,28 +195,29 @@ def choose_pairs(
     """Choose pairs one after the other, each as if the earlier pairs had been played.
 
     Each time the player with the largest weighted variance meets the opponent against whom matches
-    reduce the weighted variance of both most. Opponents of similar strength are the most
-    informative in themselves, well known ones about the player, and those that it has not met:
-    pairs scatter around what ratings say, so the hundredth match of a pair tells less of all others
-    than its first one. All that holds as far as strengths add up. So a share of the pairs have an
-    opponent at any distance, by which a scale that is too long is found and mended.
+    reduce the weighted variance of both most. Opponents are informative if they are of similar
+    strength, if their own rating is certain, and if the two have played little: pairs scatter
+    around their ratings, so the hundredth match of a pair tells less about other pairs than the
+    first one. All of this assumes that differences of strength add up along a chain of players. To
+    correct a scale that is too long, a share of the pairs have an opponent at any distance.
 
     Args:
         field: Players.
-        weights: Importance of each rating; 0 for mere opponents. [N].
+        weights: Importance of each rating; 0 for players that serve only as opponents. [N].
         may_play: Whether a player's weights exist. [N].
-        num_pairs: Number of pairs, if there are two players; pairs may repeat.
-        matches_per_pair: Matches per pair.
-        rng: Draws the distances.
-        first: Players to serve first; all may play.
+        num_pairs: Number of pairs to choose; pairs may repeat.
+        matches_per_pair: Number of matches of each chosen pair.
+        rng: Generator that draws opponents at any distance.
+        first: Players for which the first pairs are chosen, one each; ``may_play`` is true for all.
         far_share: Share of the pairs whose opponent is drawn at any distance.
 
     Returns:
-        Indices of the pairs, the served player first.
+        Indices of the pairs, first the player for whom the pair was chosen; empty if two players
+        that may meet are lacking.
     """
     playing = np.flatnonzero(may_play)
     present = set(field.population[playing].tolist())
-    # There is no match without a player of each population.
+    # A match needs a player of each population.
     if playing.size < 2 or len(present) < len(field.populations()):
         return []
     known = _Knowledge(
@@ -226,7 +229,8 @@ def choose_pairs(
     )
     pairs = []
     position = {int(player): index for index, player in enumerate(playing)}
-    # Evenly among the pairs, so that few of them have their share over time, too.
+    # Far pairs are spread evenly from a random start, so that calls with few pairs keep the share
+    # on average.
     is_far = np.diff(np.floor(rng.random() + far_share * np.arange(num_pairs + 1))) > 0.0
     for turn in range(num_pairs):
         # The player with the largest weighted variance w_i V_ii is next if none is given.
@@ -238,10 +242,10 @@ def choose_pairs(
 
 
 def anywhere(strengths: FloatArray, players: IntArray, rng: np.random.Generator) -> int:
-    """Draw one of some players: the nearest to a level drawn evenly from all of theirs."""
+    """Draw a player: the one nearest to a strength drawn uniformly between lowest and highest."""
     levels = strengths[players]
     level = rng.uniform(levels.min(), levels.max())
-    # Many are equal at the beginning, and none of them is to be met more often.
+    # Many players are equal at the beginning, so equally near ones are drawn uniformly.
     away = np.abs(levels - level)
     return int(rng.choice(players[away == away.min()]))
 
@@ -249,8 +253,8 @@ def anywhere(strengths: FloatArray, players: IntArray, rng: np.random.Generator)
 class _Knowledge:
     """Covariance of the playing players, as it will be after the chosen pairs.
 
-    Rows of the covariance of the fit are made as needed: those who are served and those whom they
-    meet are few. Each chosen pair takes away the product of one column with itself.
+    Rows of the fit's covariance are computed as needed, because only the players of chosen pairs
+    need them. Each chosen pair subtracts the outer product of one column with itself.
     """
 
     def __init__(
@@ -268,10 +272,10 @@ class _Knowledge:
         self._spread, self._own = spread, field.own_variance[playing] * remaining
         self._rows: dict[int, FloatArray] = {}
         self._met: dict[int, FloatArray] = {}
-        """Matches of those who are served with each player, before the chosen pairs."""
+        """Cached matches of a player with each player, before the chosen pairs. [N] each."""
         self._chosen: list[tuple[int, int]] = []
         self._certainties: dict[int, FloatArray] = {}
-        """p (1 - p) of one of them with each player."""
+        """Cached p (1 - p) of a player with each player, p its expected score. [N] each."""
         self._lost = np.zeros((num_pairs, len(playing)))
         self._num_lost = 0
         self._variances = squared_lengths(spread) + self._own
@@ -293,13 +297,10 @@ class _Knowledge:
         return anywhere(self._strengths, np.flatnonzero(self._may_meet(focus)), rng)
 
     def best_rival(self, focus: int) -> int:
-        """Return the opponent against whom matches tell most about a player.
-
-        Told is by how much the weighted variances of both fall.
-        """
+        """Return the opponent whose matches reduce the weighted variances of both players most."""
         variances, covariances = self._variances, self._covariances(focus)
-        # How much of V_ii and of V_jj the two do not share, in Var(i - j) = own + others.
-        # Python's number: one of numpy's takes longer in the operation below.
+        # own = V_ii - V_ij and others = V_jj - V_ij are the parts that the two do not share, so
+        # Var(i - j) = own + others. The conversion to Python's float makes the subtraction faster.
         own = float(variances[focus]) - covariances
         others = variances - covariances
         # s + Var(i - j)
@@ -318,16 +319,16 @@ class _Knowledge:
         return int(gain.argmax())
 
     def _may_meet(self, focus: int) -> BoolArray:
-        """Return whom a player may meet. bool [N]."""
+        """Return whether each player may be an opponent of ``focus``. bool [N]."""
         if self._is_one_population:
             found = np.ones(len(self._population), dtype=bool)
             found[focus] = False
             return found
-        # An opponent is one of another population where a game has several.
+        # In a game of several populations an opponent is always of another population.
         return np.asarray(self._population != self._population[focus])
 
     def play(self, focus: int, rival: int) -> None:
-        """Let two players meet: what matches tell of both is known from now on."""
+        """Update the covariance as if the matches of a chosen pair had been played."""
         covariances = self._covariances(focus)
         # s + Var(i - j)
         apart = float(self._variances[focus] - 2.0 * covariances[rival] + self._variances[rival])
@@ -340,27 +341,30 @@ class _Knowledge:
         self._num_lost += 1
         self._chosen.append((focus, rival))
         lost *= lost
-        # V' is a covariance, too, so it is below 0 by no more than rounding.
+        # V' is a covariance, too, so only rounding can bring a variance below 0.
         self._variances -= lost
 
     def _noise_against(self, player: int) -> FloatArray:
-        """Return the variance of each difference to one player, as more matches measure it. [N]."""
+        """Return the noise variance with which new matches measure differences to a player. [N].
+
+        In Elo squared; the pair's former matches make it larger.
+        """
         met = self._met_by(player)
         information = self._certainties.get(player)
         if information is None:
             ahead = np.abs(self._strengths[player] - self._strengths)
-            # p (1 - p) = e^-d / (1 + e^-d)^2; far apart it must not be 0.
+            # p (1 - p) = e^-d / (1 + e^-d)^2, with a limit on d, because it is divided by below.
             small = np.exp(-np.minimum(ahead, MAX_AHEAD))
             information = self._certainties[player] = small / (1.0 + small) ** 2
-        # n matches of a pair tell I(n) = 1 / (1 / (n p (1 - p)) + s) about all, with
-        # s the scatter of pairs, and n more tell I(m + n) - I(m), which is
+        # n matches of a pair have the information I(n) = 1 / (1 / (n p (1 - p)) + s) about ratings,
+        # with s the scatter of pairs. After m matches, n more add I(m + n) - I(m), which is
         # n p (1 - p) / ((1 + s m p (1 - p)) (1 + s (m + n) p (1 - p))).
         before = 1.0 + self._scatter * information * met
         after = before + self._scatter * information * self._matches
         return np.asarray(ELO_PER_UNIT**2 * before * after / (self._matches * information))
 
     def _met_by(self, player: int) -> FloatArray:
-        """Return the matches of a player with each, those of the chosen pairs included. [N]."""
+        """Return the matches of a player with each player, including the chosen pairs. [N]."""
         met = self._met.get(player)
         if met is None:
             met = self._met[player] = self._meetings(int(self._playing[player]))[self._playing]
@@ -381,11 +385,11 @@ class _Knowledge:
 
 
 def noise_of(ahead: float, *, num_matches: int) -> float:
-    """Return the variance of two players' difference as measured by matches, in Elo squared.
+    """Return the noise variance of a difference measured by matches of a pair, in Elo squared.
 
     Args:
-        ahead: Difference of their ratings in Elo.
-        num_matches: At least 1.
+        ahead: Difference of the two ratings in Elo.
+        num_matches: Number of matches, at least 1.
     """
     # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d).
     return ELO_PER_UNIT**2 * (2.0 + 2.0 * math.cosh(ahead / ELO_PER_UNIT)) / num_matches

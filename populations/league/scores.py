@@ -24,18 +24,18 @@ SIDE_DEVIATION = 400.0
 MAX_NEWTON_STEPS = 60
 MAX_NEWTON_STEP = 200.0
 MIN_NEWTON_STEP = 0.01
-"""Least step in Elo."""
+"""Length of a step, in Elo, below which the iteration ends."""
 
 Outcome = tuple[int, int, float, float]
-"""Row, column; points of the row, matches."""
+"""Indices of row and column, points of the row's player, number of matches."""
 
 
 def filled_scores(predicted: FloatArray, outcomes: Iterable[Outcome]) -> FloatArray:
-    """Compute the formula of the module.
+    """Return expected scores from predictions and results, by the formula of the module.
 
     Args:
-        predicted: p. float64 [N, M].
-        outcomes: Results in any order; those of a pair add up.
+        predicted: Predicted scores p. float64 [N, M].
+        outcomes: Results in any order; several results of a pair are added up.
 
     Returns:
         Scores float64 [N, M].
@@ -49,13 +49,13 @@ def filled_scores_among(ratings: FloatArray, outcomes: Iterable[Outcome]) -> Flo
 
     Args:
         ratings: Ratings in Elo; NaN if unrated, which counts as even. float64 [N].
-        outcomes: Each meeting once, seen from either player.
+        outcomes: Results of each pair, once and with either player first.
 
     Returns:
         Scores float64 [N, N]; with the transpose they add up to 1.
     """
     predicted = expected_scores(ratings[:, np.newaxis], ratings[np.newaxis, :])
-    # A meeting counts in both cells, so that scores and their transpose add up to 1.
+    # A result counts in both cells, so that scores and their transpose add up to 1.
     both = (
         seen for i, j, won, met in outcomes for seen in ((i, j, won, met), (j, i, met - won, met))
     )
@@ -68,7 +68,7 @@ def counted(
     """Sum the row's points and the matches of each pair. float64 [N, M] each."""
     points, matches = np.zeros(shape), np.zeros(shape)
     for i, j, won, met in outcomes:
-        # One by one: an index array would lose repeated pairs.
+        # A loop is needed: adding by an index array would count repeated pairs once.
         points[i, j] += won
         matches[i, j] += met
     return points, matches
@@ -79,12 +79,12 @@ def rating_by_results(
 ) -> float:
     """Move a rating to the scale of another population, by results against its players.
 
-    The mode of the posterior of a logistic score (Bradley and Terry, "Rank analysis of incomplete
-    block designs", 1952) with fixed ratings of the opponents, the rating as prior mean and a
-    deviation of ``SIDE_DEVIATION``: scales differ by the advantage of a side.
+    The answer is the mode of the posterior of a logistic score (Bradley and Terry, "Rank analysis
+    of incomplete block designs", 1952): ratings of opponents are fixed, the prior has the rating as
+    mean and ``SIDE_DEVIATION`` as deviation, because scales differ by the advantage of a side.
 
     Args:
-        rating: Rating in Elo; NaN stays NaN.
+        rating: Rating in Elo; NaN is returned as NaN.
         opponents: Ratings in Elo, finite. float64 [N].
         wins: Wins, draws half. float64 [N].
         losses: Losses, draws half. float64 [N].
@@ -107,7 +107,7 @@ def rating_by_results(
         step = slope / (per_elo**2 * information + precision)
         # Far from the mode the logistic curve is flat, and a full step would overshoot.
         moved += min(max(step, -MAX_NEWTON_STEP), MAX_NEWTON_STEP)
-        # `not >` also ends at NaN.
+        # ``not >`` also ends the loop at NaN.
         if not abs(step) > MIN_NEWTON_STEP:
             break
     return rating + moved

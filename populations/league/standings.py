@@ -2,10 +2,10 @@
 
 A policy's standing is that of its latest evaluated checkpoint; a ghost's is its own.
 
-The title goes to the player with the best lower bound of those that may have it, once that one is
-likely ahead, and not again before the run has trained a fifth more: bounds of players who are
-nearly equal change places with every few matches. A policy takes it along to what it trains. The
-row of the fit has the weights (`populations.records.rows.RatingsRow.champion`).
+The title of champion passes to the player with the best lower bound once this player is likely
+better than the champion, and only after the run's agent steps have grown by a fifth since the last
+change: nearly equal players change places with every few matches. A policy keeps the title while it
+trains on. The row of the fit names the champion's weights (`RatingsRow.champion`).
 
 Tests: `tests/populations/league/test_standings.py`.
 """
@@ -26,30 +26,30 @@ from populations.ratings.model import probability_positive
 from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 
 RATING = ("rating", "rating_low", "rating_high", "open")
-"""Keys of a rating with its interval, in documents."""
+"""Keys of a rating with its interval, in a view's documents."""
 
 
 class Standing(NamedTuple):
     """Line of the standings; its document has these keys but ``key``, and ``exploitability``.
 
-    A named tuple: there are as many as ghosts, and it takes two thirds of a dataclass's time.
+    It is a named tuple, because there is one for each ghost, and a dataclass takes longer to make.
 
     Attributes:
         rank_low: Best rank that the player may have, with a confidence of 95%; 1 is the best. Equal
             weights are one player. None: unrated, or not recorded by the last fit.
-        rank_high: The worst one.
-        open: Whether the interval is open above: ``rating_high`` is None then.
-        matches: Evaluation matches of the weights that are rated, one for each seat; not of a
-            policy's older weights.
-        losses: Losses over pairs of seats, so with n sides wins, draws and losses are n - 1 times
-            as many as matches.
+        rank_high: Worst rank that the player may have, as for ``rank_low``.
+        open: Whether the interval is open above; ``rating_high`` is None then.
+        matches: Evaluation matches of the rated weights, one for each seat; those of a policy's
+            older weights do not count.
+        losses: Losses over pairs of seats, so with n sides wins, draws and losses together are n -
+            1 times as many as matches.
         score: Score per opponent, in [0, 1] (`arena.matches.pair_scores.mean_score`).
-        kind: ``bot`` is whoever is from outside: a bot, or a player of another run.
-        key: Directory of the weights that the standing is about, relative to the run; None from
-            outside, and for policies without a checkpoint.
-        champion: Whether it is the population's champion.
-        same_as: Policy of a ghost, if its standing is about the ghost's very weights: screens show
-            the two as one.
+        kind: ``bot`` stands for every player from outside: a bot, or a player of another run.
+        key: Directory of the rated weights, relative to the run; None for players from outside and
+            for policies without a checkpoint.
+        champion: Whether the player is the population's champion.
+        same_as: Policy that made a ghost, if the policy's standing is about the same weights; views
+            then show the two as one.
     """
 
     player: PlayerId
@@ -81,7 +81,7 @@ class Standing(NamedTuple):
 
     @property
     def reference(self) -> WeightsRef | None:
-        """Weights that the standing is about; None: there are none to load."""
+        """Reference to the rated weights; None: there are no weights to load."""
         return WeightsRef(digest=self.weights, key=self.key) if self.weights and self.key else None
 
 
@@ -99,7 +99,7 @@ def _standings(league: League, population: str) -> list[Standing]:
         for row in tables.policies.values()
         if row.population == population
     ]
-    # Only the ghost of a policy in quarantine can lead, so the policy's own weights do not count.
+    # A policy in quarantine cannot be champion, but its ghost can, so the two are not shown as one.
     own = {line.player: line.weights for line in lines if line.state == "active"}
     lines += [
         _ghost_standing(league, ratings, row, own=own)
@@ -116,7 +116,7 @@ def _standings(league: League, population: str) -> list[Standing]:
     if best is not None:
         name = name_of(holders[best], league, best)
         lines = [line if line.player != name else line._replace(champion=True) for line in lines]
-    # Equals are sorted by name, so that the order does not depend on the journal's.
+    # Players of equal rating are sorted by name, so that the order does not depend on the journal.
     return sorted(lines, key=lambda line: (line.rating is None, -(line.rating or 0.0), line.player))
 
 
@@ -141,9 +141,9 @@ def _results(
 def _policy_standing(league: League, ratings: Ratings, row: PolicyRow) -> Standing:
     digest = league.standing_weights(row)
     current = league.tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
-    # The origin of these weights may be a donor's checkpoint.
+    # The evaluated weights may come from a donor's checkpoint.
     evaluated = league.checkpoints[digest] if digest is not None else None
-    # Weights that can be loaded even before the first evaluation; the rating stays None.
+    # Before the first evaluation the current checkpoint is shown, without a rating.
     shown = evaluated or current
     return Standing(
         player=PlayerId(row.policy),
@@ -165,7 +165,7 @@ def _policy_standing(league: League, ratings: Ratings, row: PolicyRow) -> Standi
 def _ghost_standing(
     league: League, ratings: Ratings, row: GhostRow, *, own: Mapping[PlayerId, Digest | None]
 ) -> Standing:
-    """Return the standing of a ghost; ``own`` are the weights of the policies' standings."""
+    """Return the standing of a ghost; ``own`` has the weights in each active policy's standing."""
     policy = PlayerId(row.policy)
     source = league.tables.checkpoints[row.checkpoint]
     return Standing(
@@ -174,7 +174,7 @@ def _ghost_standing(
         role=row.role,
         generation=row.generation,
         agent_steps=row.agent_steps,
-        # A ghost is frozen: its weights are those of its steps.
+        # A ghost is frozen, so its rated weights are those of its agent steps.
         evaluated_agent_steps=row.agent_steps,
         checkpoint=source.digest,
         weights=row.weights_digest,
@@ -211,25 +211,25 @@ def champion(lines: Sequence[Standing]) -> Standing | None:
 
 
 LIKELY = 0.9
-"""Probability of being ahead from which on a player takes the title from another one."""
+"""Minimum probability of being better with which a player takes the title of champion."""
 
 HELD_FOR = 1.2
-"""Growth of the run's agent steps before which the title is not taken from who has just got it."""
+"""Factor by which the run's agent steps must grow before a new champion can lose the title."""
 
 
 EQUAL = 10.0
-"""Elo by which lower bounds may differ of players who are equals."""
+"""Maximum difference of lower bounds, in Elo, at which players count as equal."""
 
 
 Holder = PolicyRow | GhostRow
-"""Player with weights that may have the title."""
+"""Player that may be champion."""
 
 Holders = Mapping[Entrant, Sequence[Holder]]
-"""Players by their weights."""
+"""Players that may be champion, by their weights; several may have the same weights."""
 
 
 def holders_of(league: League, population: str) -> Holders:
-    """Return those who may be champion: ghosts, and active policies by their standing weights."""
+    """Return the players that may be champion: ghosts, and active policies by standing weights."""
     found: defaultdict[Entrant, list[Holder]] = defaultdict(list)
     for policy in league.tables.policies.values():
         if policy.population == population and policy.state == "active":
@@ -243,10 +243,10 @@ def holders_of(league: League, population: str) -> Holders:
 
 
 def champion_of(ratings: Ratings, holders: Holders, league: League) -> Entrant | None:
-    """Return the weights of the champion; None before anybody is rated.
+    """Return the weights of the champion; None before any player is rated.
 
-    A policy that trains on keeps its title with the weights that it stands by now. Where nobody has
-    the title, or who had it is gone, it is the player with the best lower bound.
+    A policy that trains on remains champion with its newest evaluated weights. If there is no
+    champion, or it was removed, the champion is the player with the best lower bound.
     """
     now = None if ratings.row is None else ratings.row.champion
     if now is not None and now not in holders:
@@ -264,15 +264,19 @@ def _best_of(ratings: Ratings, holders: Collection[Entrant]) -> Entrant | None:
 def next_champion(
     ratings: Ratings, holders: Holders, league: League, *, agent_steps: int, is_over: bool
 ) -> tuple[Entrant, int] | None:
-    """Return the weights that have the title by a fit, and since which agent steps; None: nobody.
+    """Return the champion's weights after a fit, and the agent steps since which it is champion.
 
     Args:
-        ratings: The fit; its row has the champion of before.
-        holders: Players by the weights that may have the title.
-        league: Origins of weights.
+        ratings: Ratings of the fit; its row has the previous champion.
+        holders: Players that may be champion, by their weights.
+        league: League, which knows the origins of weights.
         agent_steps: Agent steps of the run.
-        is_over: Whether training is over. Then nobody waits, and of equals the one that has trained
-            longest is champion: in a game that many have solved results tell no more.
+        is_over: Whether training is over. Then no waiting time applies, and among equal players the
+            one that has trained longest is champion: results cannot separate players that have all
+            solved a game.
+
+    Returns:
+        Weights and agent steps; None: no player is rated.
     """
     row, best = ratings.row, _best_of(ratings, holders)
     if row is None or best is None:
@@ -293,14 +297,14 @@ def next_champion(
 
 
 def _trained_on(now: Entrant, ratings: Ratings, holders: Holders, league: League) -> Entrant:
-    """Return the weights that the champion's policy has trained since, unless likely worse.
+    """Return the newest evaluated weights of the champion's policy, unless they are likely worse.
 
-    The title is its policy's, also where a ghost has the weights that it was given for.
+    The title belongs to the policy, even if now only a ghost has the weights that won it.
     """
     origin = league.checkpoints.get(Digest(now))
     newer = None if origin is None else _standing_of(origin.policy, holders)
     made = None if newer is None else league.checkpoints.get(Digest(newer))
-    # It may stand by weights that it has copied since.
+    # If the policy has copied other weights since, they do not inherit the title.
     if origin is None or newer is None or made is None or made.policy != origin.policy:
         return now
     gap = ratings.difference(newer, now)
@@ -315,12 +319,13 @@ def _standing_of(policy: PolicyId, holders: Holders) -> Entrant | None:
 
 
 def _trained(holders: Sequence[Holder]) -> int:
-    # A policy may have trained on, or copied the weights: the ghost knows best.
+    # A policy with these weights may have trained on or copied them, so it may count more agent
+    # steps than a ghost, whose number is exact.
     return min(one.agent_steps for one in holders)
 
 
 def with_title_of(row: RatingsRow, before: RatingsRow) -> RatingsRow:
-    """Return the row of a fit with the champion of the one before."""
+    """Return the row of a fit with the champion of the previous fit's row."""
     return replace(
         row,
         champion=before.champion,
@@ -330,9 +335,9 @@ def with_title_of(row: RatingsRow, before: RatingsRow) -> RatingsRow:
 
 
 def name_of(holders: Sequence[Holder], league: League, weights: Entrant) -> PlayerId:
-    """Return the player that weights are named by: the one that trained them, if it has them still.
+    """Return the player that represents some weights, of several that have them.
 
-    Else its ghost; a policy that has just copied them comes last.
+    The policy that trained them comes first, then its newest ghost, then policies that copied them.
     """
     origin = league.checkpoints.get(Digest(weights))
     holder = max(

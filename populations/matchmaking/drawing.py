@@ -1,7 +1,7 @@
-"""From a rule's weights to the opponents of one assignment: what all rules share.
+"""Drawing of opponents from a rule's weights, the part common to all rules.
 
-A rule says how much each ghost weighs, the share of the latest is set aside, and one draw makes
-opponents of it. Shapes: N ghosts, M latest checkpoints.
+A rule gives each ghost a weight; the latest get a fixed share of the opponents; then the opponents
+of one assignment are drawn. Shapes: N ghosts, M latest checkpoints.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from populations.candidates import FloatArray, IntArray
 from populations.core import OpponentRequest, Opponents
 
 MIN_TOTAL = 1e-10
-"""Weights that sum to less say nothing."""
+"""Sum of weights below which the distribution is uniform, because nothing can be inferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Distribution:
-    """Probabilities of an opponent; they sum to one.
+    """Probabilities of all possible opponents; they sum to one.
 
     Attributes:
-        mirror: The trainee itself.
+        mirror: Probability of the trainee itself.
         latest: Probabilities of the request's ``latest``. float64 [M].
         ghosts: Probabilities of the request's ``ghosts``. float64 [N].
     """
@@ -42,48 +42,48 @@ class Rule(Protocol):
         """Weigh the ghosts of a request.
 
         Args:
-            request: Has at least one ghost.
+            request: Request with at least one ghost.
             rng: Generator for rules whose weights are themselves drawn.
 
         Returns:
-            Finite, at least 0, with any sum. float64 [N].
+            Finite weights, at least 0, with any sum. float64 [N].
         """
 
 
 @runtime_checkable
 class GhostMemory(Protocol):
-    """State of a rule: one number for each ghost, which lies in the ghost's row (``quality``).
+    """State of a rule: one number for each ghost, stored in the ghost's row (``quality``).
 
-    A rule of Arena's that has these methods is told when ghosts come and when they are beaten, not
-    when they are drawn; a user's own class is not told. It finds the numbers in the ``qualities``
-    of a request's ghosts. They are committed with what changes them,
-    so a resumed run goes on with the same state.
+    The controller calls these methods of a built-in rule when a ghost is made and when one is
+    beaten, not when one is drawn; it never calls them on a user's own class. A rule reads the
+    numbers from the ``qualities`` of a request's ghosts. A number is committed together with the
+    result that changes it, so a resumed run continues with the same state.
     """
 
     def number_of_new(self, numbers: FloatArray) -> float:
-        """Return the number with which a ghost enters.
+        """Return the first number of a new ghost.
 
         Args:
-            numbers: Numbers of the ghosts that are there. float64 [N], N may be 0.
+            numbers: Numbers of the existing ghosts. float64 [N], N may be 0.
         """
 
     def number_after(self, numbers: FloatArray, index: int, *, num_wins: int) -> float:
         """Return the number of a ghost after an assignment in which a trainee beat it.
 
         Args:
-            numbers: Numbers of all ghosts before. float64 [N].
+            numbers: Numbers of all ghosts before the assignment. float64 [N].
             index: Position of the beaten ghost.
-            num_wins: Matches that the trainee won against it.
+            num_wins: Number of matches that the trainee won against the ghost.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleMatchmaker:
-    """A matchmaker of ghosts by a rule, and of the latest.
+    """Matchmaker that draws a share of the latest, and the rest from ghosts by a rule.
 
     Attributes:
         rule: Rule that weighs ghosts.
-        latest_ratio: Share of opponents that are the latest instead.
+        latest_ratio: Share of opponents that are the latest, in [0, 1]; see `with_latest`.
     """
 
     rule: Rule
@@ -93,7 +93,7 @@ class RuleMatchmaker:
         """Return the distribution that `draw` draws from."""
         if not 0.0 <= self.latest_ratio <= 1.0:
             raise ValueError(f"latest_ratio must be in [0, 1], got {self.latest_ratio!r}")
-        # Rules may rely on at least one ghost, so they are not called without.
+        # Rules may rely on at least one ghost, so they are not called without one.
         if not len(request.ghosts):
             return with_latest(request, ghosts=np.zeros(0), latest_ratio=1.0)
         weights = self.rule.weights(request, rng=rng)
@@ -105,7 +105,7 @@ class RuleMatchmaker:
 
 
 def normalized(weights: FloatArray) -> FloatArray:
-    """Return probabilities in proportion to some weights; uniform if they sum to nothing.
+    """Return probabilities in proportion to weights; uniform if their sum is below ``MIN_TOTAL``.
 
     Raises:
         ValueError: If a weight is negative or not finite.
@@ -114,7 +114,7 @@ def normalized(weights: FloatArray) -> FloatArray:
     if not math.isfinite(total) or (len(weights) and float(weights.min()) < 0.0):
         raise ValueError(f"weights must be finite and at least 0, got {weights!r}")
     if total < MIN_TOTAL:
-        # PFSP of a policy that beats all: every ghost is as good as any other.
+        # For example PFSP gives every ghost the weight 0 if the policy beats all of them.
         return np.full(len(weights), 1.0 / max(len(weights), 1))
     return np.asarray(weights / total)
 
@@ -122,28 +122,27 @@ def normalized(weights: FloatArray) -> FloatArray:
 def with_latest(
     request: OpponentRequest, *, ghosts: FloatArray, latest_ratio: float
 ) -> Distribution:
-    """Set the share of the latest aside.
+    """Combine the probabilities of ghosts with the share of the latest.
 
-    In the trainee's own population the latest is the trainee itself; in another one, the latest
-    checkpoints of its policies, all alike. Without ghosts the latest have all, and without latest
-    checkpoints the ghosts.
+    In the trainee's own population the latest is the trainee itself; in another population, the
+    latest checkpoints of its policies with equal probabilities. Without ghosts the share of the
+    latest is 1, and without latest checkpoints it is 0.
 
     Args:
         request: Request that is answered.
-        ghosts: Probabilities of the ghosts among themselves. float64 [N]; N may be 0.
-        latest_ratio: The share of the latest, in [0, 1].
+        ghosts: Probabilities of the ghosts, with sum 1. float64 [N]; N may be 0.
+        latest_ratio: Share of the latest, in [0, 1].
 
     Raises:
         ValueError: If there is neither a ghost nor a latest checkpoint.
     """
     num_latest = len(request.latest)
     if not len(ghosts):
-        # The latest have all without a ghost: in the own population the trainee itself is always
-        # there.
+        # Without a ghost only the latest remain; in its own population the trainee is always there.
         latest_ratio = 1.0
     elif not request.is_own_population and not num_latest:
         latest_ratio = 0.0
-    # The other active policies are `living`'s business; here they have no share.
+    # In its own population the trainee plays other active policies only by `LivingMatchmaker`.
     if request.is_own_population:
         return Distribution(
             mirror=latest_ratio,
@@ -164,22 +163,22 @@ def draw_opponents(
 ) -> Opponents:
     """Draw the opponents of one assignment.
 
-    Each opponent has its probability exactly. The number of the latest among them (the trainee
-    itself included) varies by at most one.
+    Each opponent has exactly its probability. The number of the latest among the drawn ones
+    (including the trainee itself) differs by at most one between assignments.
 
     Raises:
         ValueError: If ``num_opponents`` is below 1.
     """
     if request.num_opponents < 1:
         raise ValueError(f"num_opponents must be at least 1, got {request.num_opponents!r}")
-    # One more position, for the trainee itself.
+    # The trainee itself gets an additional position after the latest.
     latest = np.append(distribution.latest, distribution.mirror)
     share = float(latest.sum())
     if not len(distribution.ghosts):
-        # The sum of the latest may be a bit below 1, and a draw from no ghosts would fail.
+        # By rounding, the sum may be slightly below 1, and a draw from no ghosts would fail.
         share = 1.0
-    # The latest are counted, not drawn one by one: assignments differ less, and no probability
-    # changes.
+    # How many of the latest are drawn is almost fixed (`draw_count`), so that assignments differ
+    # less; the probabilities stay the same.
     num_latest = draw_count(share, of=request.num_opponents, rng=rng)
     mirror = len(distribution.latest)
     drawn = draw_indices(latest, size=num_latest, rng=rng)
@@ -194,23 +193,24 @@ def draw_opponents(
 
 
 def draw_count(share: float, *, of: int, rng: np.random.Generator) -> int:
-    """Draw a share of ``of``: the whole part is certain, one draw decides about the rest."""
-    # The number is rounded, because 0.1 * 30 is a bit more than 3.
+    """Round ``share * of`` up or down at random, so that the expected value is exact."""
+    # The product is rounded first, because 0.1 * 30 is slightly more than 3.
     number = min(round(share * of, 9), float(of))
     whole = math.floor(number)
-    # E = whole + (number - whole)
+    # The expected value is whole + (number - whole).
     return whole + int(rng.random() < number - whole)
 
 
 def draw_indices(weights: FloatArray, *, size: int, rng: np.random.Generator) -> IntArray:
     """Draw positions in proportion to weights, with replacement. int64 [size].
 
-    What weighs nothing is never drawn. Weights of positive sum, unless ``size`` is 0.
+    A position of weight 0 is never drawn. The weights must have a positive sum, unless ``size`` is
+    0.
     """
     if size == 0:
         return np.zeros(0, dtype=np.int64)
-    # Inverse of the cumulative distribution; side="right" skips positions of weight 0.
+    # The cumulative distribution is inverted; side="right" skips positions of weight 0.
     cumulative = np.cumsum(weights)
     drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-    # A product may be rounded up to the sum itself: it falls to the last position with a weight.
+    # A product may be rounded up to the total itself; it then means the last position with weight.
     return np.asarray(np.minimum(drawn, np.searchsorted(cumulative, cumulative[-1])))

@@ -1,7 +1,7 @@
-"""Players from outside of the league, which nobody trains: bots, and players of other runs.
+"""Players from outside the run, which are not trained: bots, and players of other runs.
 
-They may have a fixed share of the opponents (``matchmaking.bots``), be rated with the others
-(``evaluation.bots``), or have all agents of a population (``populations.NAME.player``).
+They may have a fixed share of the opponents (``matchmaking.bots``), be rated like other players
+(``evaluation.bots``), or play all agents of a population (``populations.NAME.player``).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from populations.matchmaking.drawing import draw_count
 
 NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:@/-]")
 IMPORTED = "outsider_imported"
-"""Event that tells of the weights in a directory, which is its subject."""
+"""Kind of the event that records copied weights; its subject is their directory."""
 
 MAX_NAME = 150
-"""Characters; the end of a path says more than its beginning."""
+"""Maximum characters of a name; the end of a path is kept, as it identifies the player better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlayer:
-    """Player from outside of the league, which is not trained.
+    """Player from outside the run, which is not trained.
 
     Attributes:
         player: Id in seatings.
-        share: Share of the opponents, in [0, 1]; 0: nobody trains against it.
+        share: Share of the training opponents, in [0, 1].
         weights: Weights that it plays with; None for bots.
-        is_rated: Whether evaluation meets it.
+        is_rated: Whether it plays evaluation matches.
     """
 
     player: PlayerId
@@ -43,13 +43,13 @@ class ExternalPlayer:
 
     @property
     def seated(self) -> Player:
-        """Return it as the occupant of a seat."""
+        """Return the player as the occupant of a seat."""
         return Player(player=self.player, weights=self.weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlayersMatchmaker:
-    """Matchmaker that sets the shares of players from outside aside and leaves the rest to another.
+    """Matchmaker that draws players from outside by their shares, and the rest by another one.
 
     Attributes:
         inner: Matchmaker of all other opponents.
@@ -60,29 +60,29 @@ class ExternalPlayersMatchmaker:
     external: Sequence[ExternalPlayer]
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """Draw players from outside: one draw decides about the fraction of their share."""
+        """Draw players from outside by `draw_count`, and the rest by the inner matchmaker."""
         shares = np.array([player.share for player in self.external])
         num_external = draw_count(float(shares.sum()), of=request.num_opponents, rng=rng)
         drawn = _spread(shares, size=num_external, rng=rng)
         players = tuple(_candidate(self.external[index]) for index in drawn)
-        # The inner matchmaker refuses to draw none.
+        # Matchmakers raise an error for 0 opponents, so the inner one is not called.
         if num_external == request.num_opponents:
             return Opponents(num_mirrors=0, players=players)
-        # The rest is drawn as a whole assignment, so the inner shares hold among it.
+        # The rest is drawn as an assignment of its own, so the inner shares apply to it.
         rest = replace(request, num_opponents=request.num_opponents - num_external)
         opponents = self.inner.draw(rest, rng=rng)
         return replace(opponents, players=(*opponents.players, *players))
 
 
 def _spread(shares: FloatArray, *, size: int, rng: np.random.Generator) -> list[int]:
-    """Draw players by systematic sampling: each one's number is its share, rounded by chance."""
+    """Draw indices of players by systematic sampling: numbers are shares, rounded at random."""
     if size == 0:
         return []
-    # Shares sum to less than 1 where others have the rest; here they are shares of the external.
+    # Shares are of all opponents, so they are scaled to sum to 1 among players from outside.
     cumulative = np.cumsum(shares) / shares.sum()
-    # One draw for all: (u + i) / size
+    # One random number u gives all points: (u + i) / size.
     points = (rng.random() + np.arange(size)) / size
-    # Rounding may leave the last border a bit below the last point.
+    # By rounding, the last border may be slightly below the last point.
     return [int(i) for i in np.minimum(np.searchsorted(cumulative, points), len(shares) - 1)]
 
 
@@ -90,8 +90,7 @@ def _candidate(player: ExternalPlayer) -> Candidate:
     return Candidate(
         player=player.player,
         policy=PolicyId(player.player),
-        # The role is none of the league's, so that rules by role never take the player for a main
-        # agent.
+        # No policy has this role, so that rules by role never take the player for a main agent.
         role="outsider",
         entrant=player.seated.entrant,
         agent_steps=0,
@@ -99,7 +98,7 @@ def _candidate(player: ExternalPlayer) -> Candidate:
 
 
 def external_player_key(index: int, population: str) -> str:
-    """Return where a run keeps the weights of an imported player, relative to the store's root.
+    """Return the directory of an imported player's weights, relative to the store's root.
 
     Args:
         index: Place of the player in `populations.config.run_config.RunConfig.external_players`.

@@ -1,4 +1,4 @@
-"""The kinds of matchmaking: a rule that is in this list can be named in a configuration."""
+"""Kinds of matchmaking, by the names that ``matchmaking.kind`` accepts."""
 
 from __future__ import annotations
 

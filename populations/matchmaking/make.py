@@ -1,4 +1,4 @@
-"""From the configuration's words to a matchmaker."""
+"""Construction of a run's matchmaker from the section ``matchmaking``."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from populations.matchmaking.window import WindowRule
 
 
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
-    """Make the matchmaker of a run; `external_players` have their share before it is asked.
+    """Make the matchmaker of a run, without players from outside (`external_players`).
 
     ``latest_ratio`` and ``living_ratio`` are shares of the same opponents.
 
     Args:
-        config: The section ``matchmaking``.
+        config: Section ``matchmaking``.
         window: Number of the newest ghosts that ``window`` draws from.
-        launch_directory: Directory that is searched first for ``package`` of a user's own.
+        launch_directory: Directory that is searched first for the package of a user's own class.
 
     Raises:
-        ConfigError: If a user's own cannot be imported, made or used.
+        ConfigError: If a user's own class cannot be imported, made or used.
     """
     inner = _without_living(config, window=window, launch_directory=launch_directory)
     if config.living_ratio == 0.0:
@@ -38,23 +38,24 @@ def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory:
 
 
 def _without_living(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
-    """Make the matchmaker of those opponents that are not the other living members."""
+    """Make the matchmaker of the opponents that `LivingMatchmaker` leaves over."""
     if config.kind not in KINDS:
         return _users_own(config.kind, options=config.options, launch_directory=launch_directory)
     rule = KINDS[config.kind].from_sections(config, ghosts=WindowRule(window=window))
-    # `latest` and `alphastar` draw by themselves: they have no share of the latest to set aside.
+    # `latest` and `alphastar` are complete matchmakers, to which ``latest_ratio`` does not apply.
     if not isinstance(rule, Rule):
         return rule
-    # The inner matchmaker sees only the opponents that are not living members, so its share grows.
-    # Where the living have all, it is asked only where none lives: then the latest have all.
+    # The inner matchmaker draws only the opponents that are no living members, so the share of the
+    # latest among them is larger. With a living ratio of 1 it is asked only if no other member is
+    # active, and draws only the latest.
     rest = 1.0 - config.living_ratio
     latest_ratio = min(config.latest_ratio / rest, 1.0) if rest > 0.0 else 1.0
     return RuleMatchmaker(rule=rule, latest_ratio=latest_ratio)
 
 
 def ghost_memory(matchmaker: Matchmaker) -> GhostMemory | None:
-    """Return the rule of a matchmaker if it keeps a number about each ghost."""
-    # Wrappers have no memory; the rule inside may.
+    """Return the rule of a matchmaker if it stores a number for each ghost; None otherwise."""
+    # A wrapper has no memory itself, but the rule inside may have one.
     if isinstance(matchmaker, LivingMatchmaker):
         return ghost_memory(matchmaker.inner)
     rule = matchmaker.rule if isinstance(matchmaker, RuleMatchmaker) else matchmaker
@@ -72,7 +73,7 @@ def _users_own(
     if not callable(made):
         raise ConfigError(f"matchmaking.kind: {reference} must be a class, got {made!r}")
     called = f"matchmaking.kind: {reference} called with matchmaking.options {dict(options)!r}"
-    # An error of the user's class is told with the arguments it was called with.
+    # An error message of the user's class includes the arguments of the call.
     with users_code(called):
         matchmaker = made(**options)
     if not callable(getattr(matchmaker, "draw", None)):
@@ -85,25 +86,25 @@ def _users_own(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsersMatchmaker:
-    """A user's own matchmaker, which may raise and answer anything.
+    """Guard around a user's own matchmaker, which may raise any error and return anything.
 
     Attributes:
-        reference: Name that the user gave.
-        matchmaker: Object that the user's class made.
+        reference: Reference to the user's class, as the configuration has it.
+        matchmaker: Instance of the user's class.
     """
 
     reference: str
     matchmaker: Matchmaker
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """Ask the user's matchmaker.
+        """Draw opponents by the user's matchmaker.
 
         Raises:
-            ConfigError: If it raises, or answers with anything but opponents.
+            ConfigError: If it raises an error, or returns anything but `Opponents`.
         """
         with users_code(f"matchmaking.kind: {self.reference} in draw"):
             drawn: object = self.matchmaker.draw(request, rng=rng)
-        # The answer is checked at each draw: one of another type would fail far from here.
+        # The type is checked here, because a wrong one would fail far away from its cause.
         if not isinstance(drawn, Opponents):
             raise ConfigError(
                 f"matchmaking.kind: {self.reference} in draw must return Opponents, got {drawn!r}"
@@ -113,16 +114,16 @@ class UsersMatchmaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivingMatchmaker:
-    """Matchmaker that sets a share of living members aside and leaves the rest to another.
+    """Matchmaker that draws a share of living members, and the rest by another matchmaker.
 
+    A living member is another active policy of the trainee's population, at its latest checkpoint.
     Source: population-based training in Sample Factory (Petrenko et al., 2020), whose policies play
     the current versions of one another.
 
     Attributes:
         inner: Matchmaker of all other opponents.
-        living_ratio: Share of opponents, in [0, 1], that are the latest checkpoints of the other
-            active policies, all alike. ``inner`` has it too where there is none, and where the
-            opponents are of another population.
+        living_ratio: Share of living members among the opponents, in [0, 1]. It is 0 if there are
+            none, or if the opponents are of another population.
     """
 
     inner: Matchmaker
@@ -130,14 +131,14 @@ class LivingMatchmaker:
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
         """Draw living members, each as often as any other, and the rest by the inner rule."""
-        # A population of one, or another population, has no other living members to offer.
+        # A population of one policy has no other living members; another population's do not count.
         if not request.is_own_population or not len(request.latest):
             return self.inner.draw(request, rng=rng)
         num_living = draw_count(self.living_ratio, of=request.num_opponents, rng=rng)
-        # A permutation repeated as often as needed: members differ by at most one opponent.
+        # One permutation is repeated, so that how often members are drawn differs by at most one.
         drawn = np.resize(rng.permutation(len(request.latest)), num_living)
         living = tuple(request.latest[int(index)] for index in drawn)
-        # The inner matchmaker refuses to draw none.
+        # Matchmakers raise an error for 0 opponents, so the inner one is not called.
         if num_living == request.num_opponents:
             return Opponents(num_mirrors=0, players=living)
         rest = replace(request, num_opponents=request.num_opponents - num_living)

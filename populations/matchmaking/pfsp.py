@@ -24,14 +24,14 @@ Posterior = Literal["mean", "thompson"]
 LEFT_THRESHOLD = 0.1
 
 TINY = 1e-300
-"""Parameters of a Beta distribution are above 0."""
+"""Lower limit for parameters of a Beta distribution, which must be above 0."""
 
 
 class PfspRule(Model):
-    """Ghosts by how hard they are for the trainee: by its results, filled by what ratings predict.
+    """Rule that weighs ghosts by how hard they are for the trainee, by results and ratings.
 
     A win rate is the mean of `OpponentRequest.posterior`, or one draw from it (``thompson``), which
-    explores opponents that were hardly met.
+    explores opponents that were seldom played.
     """
 
     weighting: Weighting = "squared"
@@ -59,20 +59,20 @@ def pfsp_weights(
 
     Args:
         win_rates: Smoothed win rate of the trainee against each candidate, in [0, 1]. Shape [N].
-        weighting: How strongly hard opponents are preferred.
+        weighting: Function of the win rate, which sets how strongly hard opponents are preferred.
         left_threshold: Win rate below which ``variance_left_rectified`` falls no further, so that
-            hopeless opponents keep some weight.
+            opponents which the trainee never beats have some weight.
 
     Returns:
-        At least 0; all 0 under ``linear`` when the trainee beats everyone. Shape [N].
+        Weights, at least 0; all may be 0, if the trainee always wins. Shape [N].
 
     Raises:
         ValueError: If ``win_rates`` leaves [0, 1], or the weighting is unknown.
     """
-    # not (...).all() also refuses NaN
+    # The form ``not (...).all()`` refuses NaN, too.
     if not ((win_rates >= 0.0) & (win_rates <= 1.0)).all():
         raise ValueError(f"win_rates must be in [0, 1], got {win_rates!r}")
-    # f(x) of the paper, x the win rate: f_hard = (1 - x)^2, f_var = x (1 - x).
+    # With x the win rate, the paper has f_hard = (1 - x)^2 and f_var = x (1 - x).
     losing = 1.0 - win_rates
     match weighting:
         case "squared":
@@ -80,12 +80,12 @@ def pfsp_weights(
         case "linear":
             weights = losing
         case "linear_capped":
-            # Opponents that win half or more weigh alike.
+            # Opponents that win at least half of the matches have equal weights.
             weights = np.minimum(0.5, losing)
         case "variance":
             weights = win_rates * losing
         case "variance_left_rectified":
-            # Constant below the threshold, where x (1 - x) would fall to 0.
+            # The weight is constant below the threshold, where x (1 - x) would fall to 0.
             rectified = np.maximum(win_rates, left_threshold)
             weights = rectified * (1.0 - rectified)
         case _:
@@ -98,13 +98,19 @@ def pfsp_weights(
 def pfsp_probabilities(
     win_rates: FloatArray, *, weighting: Weighting, left_threshold: float = LEFT_THRESHOLD
 ) -> FloatArray:
-    """`pfsp_weights` that sum to one; uniform where every weight is zero. Shape [N]."""
+    """Return `pfsp_weights` scaled to sum 1; uniform if every weight is 0. Shape [N]."""
     return normalized(pfsp_weights(win_rates, weighting=weighting, left_threshold=left_threshold))
 
 
 def draw_win_rates(points: FloatArray, lost: FloatArray, *, rng: np.random.Generator) -> FloatArray:
-    """Draw from Beta(points, lost). Shapes [N], at least 0 and not both 0; in [0, 1]."""
-    # A prediction may be so sure that nothing is left for the other side.
+    """Draw win rates from Beta(points, lost), in [0, 1]. Shape [N].
+
+    Args:
+        points: First parameters, at least 0. Shape [N].
+        lost: Second parameters, at least 0 and not 0 where ``points`` is 0. Shape [N].
+        rng: Generator of the draws.
+    """
+    # A parameter is 0 if ratings predict a score of exactly 0 or 1 and no match contradicts.
     return rng.beta(np.maximum(points, TINY), np.maximum(lost, TINY))
 
 

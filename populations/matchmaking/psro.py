@@ -27,20 +27,21 @@ MetaSolver = Literal[
 ]
 
 MAX_SOLVED = 256
-"""Solutions that are remembered: one is asked for again until ratings or ghosts change."""
+"""Maximum number of cached solutions; a game recurs until ratings or ghosts change."""
 
 SCORE_STEP = 1e-3
-"""Scores are rounded to this, far below what they are known to, so that fewer games differ."""
+"""Step to which scores are rounded, far below their uncertainty, so that the cache is hit more."""
 
 PRD_ITERATIONS = 150
 PRD_STEP = 2.0
-"""Long steps: as near to an equilibrium as thousands of short ones, in a few milliseconds."""
+"""Step size of the dynamics. Steps this long come as near to an equilibrium as thousands of short
+ones, in a few milliseconds."""
 
 
 class PsroRule(Model):
-    """Ghosts by their share in a meta-strategy of the game that they play among themselves.
+    """Rule that weighs ghosts by a meta-strategy of the game that they play among themselves.
 
-    ``rectified`` is Nash's, but only of ghosts that the trainee beats or ties with.
+    ``rectified`` is the Nash equilibrium restricted to ghosts that the trainee beats or ties with.
     """
 
     meta_solver: MetaSolver = "nash"
@@ -62,7 +63,7 @@ class PsroRule(Model):
         strategy = self._strategy(request, players)
         if self.meta_solver == "rectified":
             beaten = np.where(request.win_rates(players) >= 0.5, strategy, 0.0)
-            # A trainee that beats none of the support trains against all of it.
+            # A trainee that beats no ghost of the equilibrium trains against all of these ghosts.
             strategy = beaten if beaten.sum() > 0.0 else strategy
         weights = np.zeros(len(request.ghosts))
         weights[chosen] = normalized(strategy)
@@ -70,12 +71,12 @@ class PsroRule(Model):
 
     def _strategy(self, request: OpponentRequest, players: Candidates) -> FloatArray:
         if self.meta_solver in ("uniform", "uniform_biased", "latest"):
-            # These need only the number of players, so no scores are predicted.
+            # These solvers need only the number of players, so no scores are predicted.
             scores = np.full((len(players), len(players)), 0.5)
         else:
             scores = request.scores(players)
-        # (S - S^T) / 2 = S - 1/2, antisymmetric to the bit; at most +-500 steps, so int16 holds
-        # them.
+        # (S - S^T) / 2 = S - 1/2 is exactly antisymmetric. Its entries are at most +-500 steps, so
+        # int16 is enough.
         steps = np.round((scores - scores.T) / (2.0 * SCORE_STEP)).astype(np.int16)
         return solved(self.meta_solver, steps.tobytes())
 
@@ -83,35 +84,36 @@ class PsroRule(Model):
 def players_of_game(
     agent_steps: IntArray, *, ratings: Callable[[], FloatArray], max_players: int
 ) -> IntArray:
-    """Choose the players of a meta-game: all, or the best rated half and the newest others.
+    """Choose the players of a meta-game: all, or the best rated and the newest others, half each.
 
     Args:
-        agent_steps: int64 [N].
-        ratings: Asked where there are too many. Elo, NaN if unrated. float64 [N].
-        max_players: More than these are too many.
+        agent_steps: Agent steps of the candidates. int64 [N].
+        ratings: Function that returns ratings in Elo, NaN if unrated; only called for more than
+            ``max_players``. float64 [N].
+        max_players: Maximum number of players.
 
     Returns:
-        Positions, oldest first. int64 [min(N, max_players)].
+        Positions of the chosen players, oldest first. int64 [min(N, max_players)].
     """
     if len(agent_steps) <= max_players:
         chosen = np.arange(len(agent_steps))
     else:
-        # Unrated ghosts are last among the best, but may be among the newest.
+        # Unrated ghosts sort last by rating, but may still be among the newest.
         elo = np.nan_to_num(ratings(), nan=-np.inf)
-        # A partition, not a sort: tens of thousands of ghosts, at each draw.
+        # A partition is faster than a sort, and each draw may have tens of thousands of ghosts.
         best = np.argpartition(-elo, max_players // 2)[: max_players // 2]
         is_other = np.ones(len(agent_steps), dtype=np.bool_)
         is_other[best] = False
         others = np.flatnonzero(is_other)
         newest_others = newest(agent_steps[others], num=max_players - len(best))
         chosen = np.union1d(best, others[newest_others])
-    # `latest` and `uniform_biased` read the order of players as that of joining.
+    # `latest` and `uniform_biased` need the players in order of age.
     return chosen[np.argsort(agent_steps[chosen], kind="stable")]
 
 
 @lru_cache(maxsize=MAX_SOLVED)
 def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
-    """Return the meta-strategy of a game; equal games share one answer, which is kept.
+    """Return the meta-strategy of a game; solutions are cached.
 
     Args:
         meta_solver: Name of the solver.
@@ -119,18 +121,18 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
             int16; antisymmetric.
 
     Returns:
-        Probabilities, read-only since callers share them. float64 [K].
+        Probabilities, read-only because callers share the array. float64 [K].
     """
-    # Bytes, because the cache needs a key that can be hashed.
+    # The game is passed as bytes, because a key of the cache must be hashable.
     flat = np.frombuffer(steps, dtype=np.int16)
     size = round(len(flat) ** 0.5)
     if not flat.any() and meta_solver not in ("latest", "uniform_biased"):
-        # All scores are even: uniform solves the game under each of the others, without scipy.
+        # If all scores are 1/2, the other solvers return the uniform strategy, and need no scipy.
         even = np.full(size, 1.0 / size)
-        # The cache hands this object to every caller.
+        # The cache returns this object to every caller, so it must not change.
         even.flags.writeable = False
         return even
-    # These are imported late because they import scipy, without which the controller starts.
+    # The import is late, so that the controller starts without scipy.
     from populations.ratings.meta_strategies import meta_strategy, projected_replicator_dynamics
 
     game = flat.reshape(size, size) * SCORE_STEP
@@ -139,7 +141,7 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
             game, num_iterations=PRD_ITERATIONS, step=PRD_STEP
         )[0]
     elif meta_solver == "rectified":
-        # The rectifying depends on the trainee, so `weights` does it outside the cache.
+        # The restriction depends on the trainee, so `weights` applies it outside the cache.
         strategy = meta_strategy("nash", game)
     else:
         strategy = meta_strategy(meta_solver, game)

@@ -1,4 +1,4 @@
-"""Quality scores: ghosts that were not beaten for long are drawn more often.
+"""Matchmaking by quality scores: a ghost is drawn less often after each win against it.
 
 Source: OpenAI et al., "Dota 2 with large scale deep reinforcement learning" (2019), appendix N:
 80% of games against the latest, 20% against the past by a softmax of qualities; a beaten opponent
@@ -18,20 +18,20 @@ from populations.core import OpponentRequest
 from populations.rule_kinds import RuleKind, itself
 
 LATEST_RATIO = 0.8
-"""Share of the latest where the configuration says none."""
+"""Share of the latest if the configuration does not set ``matchmaking.latest_ratio``."""
 
 MAX_SPREAD = 10.0
-"""No quality falls further below the highest: e**-10 of its weight remains."""
+"""Maximum distance of a quality below the highest, so the least weight is e**-10 of the highest."""
 
 
 class QualityRule(Model):
-    """A softmax of the ghosts' qualities, which are its `GhostMemory`."""
+    """Rule that weighs ghosts by a softmax of their qualities, which are its `GhostMemory`."""
 
     quality_step: float = Field(0.01, gt=0.0, le=1.0)
     """``quality``: how fast beaten ghosts are met less."""
 
     def number_of_new(self, numbers: FloatArray) -> float:
-        """Return the highest quality: a new ghost enters with it."""
+        """Return the first quality of a new ghost: the highest existing one; 0 without ghosts."""
         return float(numbers.max()) if len(numbers) else 0.0
 
     def number_after(self, numbers: FloatArray, index: int, *, num_wins: int) -> float:
@@ -39,10 +39,10 @@ class QualityRule(Model):
         return lowered_quality(numbers, index, num_wins=num_wins, quality_step=self.quality_step)
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """Return exp(q - highest q). float64 [N]."""
+        """Return the weights exp(q - highest q). float64 [N]."""
         del rng
         qualities = request.ghosts.qualities
-        # A common factor changes no probability, and exp(q) itself may overflow or vanish.
+        # A common factor changes no probability, whereas exp(q) itself may overflow or underflow.
         return np.asarray(np.exp(qualities - qualities.max()))
 
 
@@ -51,30 +51,30 @@ def lowered_quality(
 ) -> float:
     """Return the quality of a ghost after the trainee has beaten it.
 
-    Win by win: q -= eta / (N p), p its probability by the softmax of all qualities at that time.
-    Losses and draws change nothing.
+    Each win subtracts eta / (N p), with p the ghost's probability by the softmax of all qualities
+    at that time. Losses and draws change nothing.
 
     Args:
-        qualities: Qualities of all ghosts, before. float64 [N].
+        qualities: Qualities of all ghosts before the wins. float64 [N].
         index: Position of the beaten ghost.
-        num_wins: Number of wins against it.
-        quality_step: eta.
+        num_wins: Number of wins against the ghost.
+        quality_step: Step size eta.
     """
     highest = float(qualities.max())
     weights = np.exp(qualities - highest)
     quality = float(qualities[index]) - highest
-    # Only the beaten ghost's weight changes from win to win.
+    # Only the beaten ghost's weight changes from win to win, so the sum of the others is constant.
     others = float(weights.sum()) - math.exp(quality)
     for _ in range(num_wins):
-        # Stop before the division: exp of a quality far below the limit is zero.
+        # The loop must end before the division, as exp of a quality far below the limit is 0.
         if quality <= -MAX_SPREAD:
             break
         weight = math.exp(quality)
         # q -= eta / (N p) with p = weight / (others + weight)
         quality -= quality_step * (others + weight) / (len(qualities) * weight)
-        # 1 / p has no bound: one more win would throw a rare ghost out for good.
+        # 1 / p has no bound, so without a limit one win could exclude a rare ghost for good.
         quality = max(quality, -MAX_SPREAD)
-    # A win raises no quality, also one that was below the limit before.
+    # A win must not raise a quality that was below the limit before.
     return highest + min(quality, float(qualities[index]) - highest)
 
 

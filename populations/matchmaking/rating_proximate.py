@@ -1,4 +1,4 @@
-"""Rating-proximate matching: opponents against whom the outcome is open.
+"""Rating-proximate matchmaking: opponents of similar strength are drawn most often.
 
 Source: Jaderberg et al., "Human-level performance in 3D multiplayer games with population-based
 reinforcement learning" (Science, 2019), For The Win (FTW): weight exp(-(P - 1/2)^2 / (2 s^2)) for
@@ -19,11 +19,11 @@ from populations.rule_kinds import RuleKind, itself
 
 ELO_SCALE = 400.0
 MAX_EXPONENT = 690.0
-"""e to a higher power overflows."""
+"""Limit of exponents, above which exp would overflow."""
 
 
 class RatingProximateRule(Model):
-    """Ghosts by how even a match with them would be."""
+    """Rule that weighs ghosts by how close the predicted score is to 1/2."""
 
     rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
     """``rating_proximate``: standard deviation of the expected score around even matches."""
@@ -32,14 +32,14 @@ class RatingProximateRule(Model):
         """Return FTW's weights; unrated ghosts count as even. float64 [N]."""
         del rng
         expected = request.predicted(request.ghosts)
-        # exp(-(P - 1/2)^2 / (2 s^2)); with a tiny s all may vanish, and `normalized` makes them
-        # uniform.
+        # The weight is exp(-(P - 1/2)^2 / (2 s^2)). With a tiny s all weights may underflow to 0;
+        # `normalized` then makes the distribution uniform.
         return np.exp(-((expected - 0.5) ** 2) / (2.0 * self.rating_width**2))
 
 
 def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatArray:
-    """Return the score of a rating against others, in [0, 1]; 1/2 where either is NaN."""
-    # 1 / (1 + 10^((R_j - R_i) / 400))
+    """Return the expected score of a rating against others, in [0, 1]; 1/2 where either is NaN."""
+    # The score of Elo is 1 / (1 + 10^((R_j - R_i) / 400)).
     exponents = (math.log(10.0) / ELO_SCALE) * (opponents - rating)
     scores = 1.0 / (1.0 + np.exp(np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
     return np.where(np.isnan(scores), 0.5, scores)

@@ -73,15 +73,15 @@ class MatchmakingSection(Model):
         named = {canonical_player(bot): share for bot, share in bots.items()}
         if len(named) < len(bots):
             raise ValueError(f"each must be there once, got {', '.join(bots)}")
-        # 0.1 * 3 + 0.7 is a bit more than 1.
+        # By rounding, 0.1 * 3 + 0.7 is slightly more than 1.
         if sum(bots.values()) > 1.0 + 1e-9:
             raise ValueError("their shares must sum to at most 1")
         return named
 
     @model_validator(mode="after")
     def _shares_of_the_same(self) -> Self:
-        # 0.7 + 0.1 * 3 is a bit more than 1.
-        # The default of 0.5 gives way to the living; only a value that the user wrote can be wrong.
+        # By rounding, 0.7 + 0.1 * 3 is slightly more than 1. Only a value that the user wrote is
+        # checked, because the default is reduced to the room that the living ratio leaves.
         is_said = "latest_ratio" in self.model_fields_set
         if is_said and self.latest_ratio + self.living_ratio > 1.0 + 1e-9:
             raise BrokenRules(
@@ -101,7 +101,7 @@ class MatchmakingSection(Model):
 
 
 if TYPE_CHECKING:
-    # A rule's own keys are read by the rule alone.
+    # Only a rule reads its own keys, so type checkers need not know them.
     MatchmakingConfig = MatchmakingSection
 else:
     MatchmakingConfig = with_settings(MatchmakingSection, KINDS)

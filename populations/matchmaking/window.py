@@ -1,4 +1,4 @@
-"""Ghosts by their age, all alike: all, the newer part of history, the newest ones, or none.
+"""Rules that choose ghosts by age alone: all, the newer part of history, the newest, or none.
 
 Sources: ``uniform`` is fictitious self-play (Heinrich, Lanctot and Silver, "Fictitious self-play in
 extensive-form games", ICML 2015). ``delta_uniform``: Bansal, Pachocki, Sidor, Sutskever and
@@ -21,13 +21,13 @@ from populations.rule_kinds import RuleKind, itself
 
 
 class WindowRule(Model):
-    """Rule of the newest ghosts. Skills that only older ones test may be forgotten."""
+    """Rule of the newest ghosts, all alike. Skills that only older ghosts test may fade."""
 
     window: int = Field(32, ge=1, le=100_000)
     """Number of the newest ghosts of a population that the matchmaker ``window`` draws from."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """Return 1 in the window, 0 outside. float64 [N]."""
+        """Return weights: 1 for ghosts in the window, 0 for others. float64 [N]."""
         del rng
         weights = np.zeros(len(request.ghosts))
         weights[newest(request.ghosts.agent_steps, num=self.window)] = 1.0
@@ -35,22 +35,22 @@ class WindowRule(Model):
 
 
 def newest(agent_steps: IntArray, *, num: int) -> IntArray:
-    """Return positions of those with most agent steps; of equals, of those that came later.
+    """Return the positions of the ghosts with most agent steps; among equals, the later ones.
 
     Args:
-        agent_steps: Agent steps in order of coming. int64 [N].
-        num: Number of positions.
+        agent_steps: Agent steps of ghosts, in order of creation. int64 [N].
+        num: Maximum number of positions.
 
     Returns:
-        Ascending. int64 [min(num, N)].
+        Positions, ascending. int64 [min(num, N)].
     """
     if num >= len(agent_steps):
         return np.arange(len(agent_steps))
-    # The border of the window without a sort of all ghosts.
+    # A partition finds the border of the window faster than a sort of all ghosts.
     oldest = np.partition(agent_steps, len(agent_steps) - num)[-num:].min()
     above = np.flatnonzero(agent_steps > oldest)
     ties = np.flatnonzero(agent_steps == oldest)
-    # The later ones of ghosts exactly at the border fill the window.
+    # Of the ghosts exactly at the border, the later ones fill the window.
     return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))
 
 
@@ -63,18 +63,18 @@ WINDOW = RuleKind(
 
 
 class UniformRule:
-    """Every ghost is as likely as any other."""
+    """Rule by which all ghosts are equally likely."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """Return all 1. float64 [N]."""
+        """Return equal weights. float64 [N]."""
         del rng
         return np.ones(len(request.ghosts))
 
 
 UNIFORM = RuleKind(name="uniform", settings=Model, make=lambda _: UniformRule())
 
-# Mirror self-play; against another population, its latest checkpoints, all alike. Where none of it
-# is active, its ghosts stand in.
+# `latest` is mirror self-play; of another population it draws the latest checkpoints uniformly, or
+# the ghosts if no policy of that population is active.
 LATEST = RuleKind(
     name="latest",
     settings=Model,
@@ -84,17 +84,17 @@ LATEST = RuleKind(
 
 
 class DeltaUniformRule(Model):
-    """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike."""
+    """Rule that draws uniformly from ghosts with at least ``delta`` times the newest steps."""
 
     delta: Share = 0.5
     """``delta_uniform``: part of history that is too old; 0: none, 1: all but the newest."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """Return 1 within the newest 1 - delta of history, 0 before. float64 [N]."""
+        """Return weights: 1 in the newest 1 - delta of history, 0 before. float64 [N]."""
         del rng
         agent_steps = request.ghosts.agent_steps
-        # (delta v, v) of the paper, with agent steps as iterations. The newest always passes, so
-        # the weights never sum to 0.
+        # This is the paper's range (delta v, v), with agent steps as iterations. The newest ghost
+        # is always in it, so the weights never sum to 0.
         return np.asarray(agent_steps >= self.delta * int(agent_steps.max()), dtype=np.float64)
 
 

@@ -1,7 +1,7 @@
 """Rules of exploring: a step from the old hyperparameters, or a fresh draw.
 
 Source: Jaderberg et al., "Population based training of neural networks" (2017), section 3: perturb
-and resample. Bounds hold for ever, however many steps follow one another.
+and resample. Values stay within the bounds of the search space however many steps are made.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PerturbSettings(Model):
     ) -> tuple[float, float] | None:
         if ends is not None and not spans_one(ends):
             raise ValueError(UNIFORM_RULE)
-        # A dump has the default beside it.
+        # A dumped configuration has both keys, so the default value of the other one is accepted.
         factors = info.data.get("perturb_factors", PERTURB_FACTORS)
         if ends is not None and factors != PERTURB_FACTORS:
             raise ValueError(f"must be null where perturb_factors are {list(factors)}")
@@ -70,11 +70,11 @@ class PerturbSettings(Model):
 
 
 class Perturb:
-    """Each hyperparameter of the search space moves a little, or sometimes anywhere.
+    """Rule: each hyperparameter of the search space moves a little, or is sometimes drawn anew.
 
     A range may have factors of its own, which multiply 1 - x with ``complement``; choices move to a
-    neighbour, integers by at least 1. What does not move stays, even where it began outside of its
-    bounds; a start value, that of the population's first generation, is fitted into them.
+    neighbour, integers by at least 1. A value that does not move may stay outside its bounds, if it
+    began there; a reset to the start value (that of the first generation) respects the bounds.
     """
 
     def __init__(self, settings: PerturbSettings | None = None) -> None:
@@ -89,8 +89,8 @@ class Perturb:
         rng: np.random.Generator,
         **_: object,
     ) -> Exploration:
-        """Perturb; what has no value yet is drawn from its range."""
-        # The first generation of the population has the configured values.
+        """Perturb each hyperparameter; one without a value yet is drawn from its range."""
+        # The first generation of the population has the configured start values.
         start = history[0].hyperparameters if history else {}
         new, moves = dict(hyperparameters), dict[str, str]()
         for name, dimension in parse_search_space(search_space, start=hyperparameters).items():
@@ -111,14 +111,15 @@ class Perturb:
         rng: np.random.Generator,
     ) -> tuple[Value, str]:
         settings = self.settings
-        # All decisions are drawn before any is used: their number depends on the settings alone.
+        # All random numbers are drawn before any is used, so that how many are drawn depends only
+        # on the settings, and later hyperparameters get the same ones.
         is_anew = bool(rng.random() < settings.resample_probability)
         factor = self._factor(dimension, rng)
         is_kept = (
             settings.mutation_probability < 1.0 and rng.random() >= settings.mutation_probability
         )
         is_reset = settings.reset_probability > 0.0 and rng.random() < settings.reset_probability
-        # A value that is not there yet (null in YAML) cannot be kept, reset or multiplied.
+        # A hyperparameter without a value (null in YAML) cannot be kept, reset or multiplied.
         if not is_known(old):
             return dimension.sample(rng), "resampled"
         if is_kept:
@@ -134,7 +135,7 @@ class Perturb:
 
     def _factor(self, dimension: Dimension, rng: np.random.Generator) -> float:
         factors, uniform = self.settings.perturb_factors, self.settings.perturb_uniform
-        # A category or a choice has none of its own.
+        # Only a range may have factors of its own; choices use those of the settings.
         if isinstance(dimension, Range) and (dimension.factors or dimension.uniform):
             factors, uniform = dimension.factors or (), dimension.uniform
         if uniform is not None:
@@ -149,14 +150,14 @@ def _move(dimension: Dimension, *, old: Value, new: Value, factor: float) -> str
         return "switched"
     if not isinstance(dimension, Choices):
         return f"x{factor:g}"
-    # A value that is none of the choices has no neighbour; `Choices.perturb` drew one.
+    # An old value that is none of the choices has no neighbour, so `Choices.perturb` drew anew.
     if dimension.place(old) is None:
         return "resampled"
     return "next" if factor > 1.0 else "previous"
 
 
 class Resample:
-    """Each hyperparameter of the search space is drawn from its range: random search."""
+    """Rule: each hyperparameter of the search space is drawn from its range (random search)."""
 
     def explore(
         self,
@@ -166,19 +167,19 @@ class Resample:
         rng: np.random.Generator,
         **_: object,
     ) -> Exploration:
-        """Draw all of them anew."""
+        """Draw all hyperparameters of the search space anew."""
         dimensions = parse_search_space(search_space, start=hyperparameters)
         drawn = {name: dimension.sample(rng) for name, dimension in dimensions.items()}
         return Exploration(
             old=dict(hyperparameters),
-            # Hyperparameters outside the search space stay.
+            # Hyperparameters outside the search space never change.
             new={**hyperparameters, **drawn},
             moves=dict.fromkeys(drawn, "resampled"),
         )
 
 
 class NoExplore:
-    """Hyperparameters stay as they are: only weights are selected."""
+    """Rule: hyperparameters never change, so PBT only selects weights."""
 
     def explore(
         self, hyperparameters: Hyperparameters, search_space: SearchSpace, **_: object
@@ -197,12 +198,12 @@ def initial_hyperparameters(
     *,
     rng: np.random.Generator,
 ) -> dict[str, Value]:
-    """Return start values of one member, one exploration away from the configured ones.
+    """Return start values of one member: the configured values after one `Perturb`.
 
     Raises:
         ConfigError: If the search space is not valid.
     """
-    # Whatever the population's rule is: clones of one setting would give selection no choice.
+    # All rules of exploring start so: members with equal values would give selection no choice.
     return dict(Perturb().explore(hyperparameters, search_space, rng=rng).new)
 
 
@@ -216,8 +217,9 @@ def spread_hyperparameters(
     """Draw start values of all members but the first, which has the configured ones.
 
     The range of each hyperparameter is divided into as many equal parts as there are members, and
-    each has its value in another one: even three or four cover a wide range (McKay, Beckman and
-    Conover, "A comparison of three methods for selecting values of input variables", 1979).
+    each member gets a value from a different part, so that even three or four members cover a wide
+    range (Latin hypercube sampling: McKay, Beckman and Conover, "A comparison of three methods for
+    selecting values of input variables", 1979).
 
     Raises:
         ConfigError: If the search space is not valid.
@@ -229,7 +231,7 @@ def spread_hyperparameters(
         if is_known(start):
             middles = [dimension.quantile((part + 0.5) / num_members) for part in parts]
             unit = dimension.to_unit(start)
-            # The part that the first member is in.
+            # The first member's part is taken, so no other member draws from it.
             del parts[int(np.argmin([abs(dimension.to_unit(m) - unit) for m in middles]))]
         for values, part in zip(drawn, parts, strict=False):
             values[name] = dimension.quantile((part + float(rng.random())) / num_members)

@@ -1,4 +1,4 @@
-"""A Gaussian process whose function changes with time, on few and noisy data.
+"""Gaussian process whose function changes with time, for few and noisy data.
 
 Sources: Bogunovic et al., "Time-varying Gaussian process bandit optimization" (2016), for the
 kernel; Rasmussen and Williams, "Gaussian processes for machine learning" (2006), equations 2.25,
@@ -6,7 +6,7 @@ kernel; Rasmussen and Williams, "Gaussian processes for machine learning" (2006)
 
     k((x, t), (x', t')) = s^2 exp(-|x - x'|^2 / (2 l^2)) (1 - eps)^(|t - t'| / 2)
 
-N: rows of data, M: rows asked about, D: dimensions of x.
+Shapes: N rows of data, M points of a query, D dimensions of x.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 LENGTHSCALES = (0.3, 0.1, 0.2, 0.5, 1.0)
-"""Lengths in the unit cube: above 1 all is equal. The first of equally good ones is taken."""
+"""Grid of length scales l in the unit cube, where above 1 all points are alike. Of equally probable
+ones the first is taken, here and below."""
 
 NOISES = (1.0, 0.3, 3.0, 10.0)
-"""Factors of the rows' own noise: how large it is beside the signal is an estimate."""
+"""Grid of factors on the rows' noise, whose size relative to the signal is only an estimate."""
 
 EPSILONS = (0.1, 0.0, 0.03, 0.3)
-"""How much is forgotten per unit of time."""
+"""Grid of eps, the share of correlation that is lost per two units of time."""
 
 MAX_FIT_ROWS = 200
-"""The newest so many choose the three numbers; the time that takes grows with the third power."""
+"""Maximum number of newest rows that the kernel is fitted to: time grows with its third power."""
 
 MIN_NOISE = 0.01
-"""Least variance of a row's noise, as a share of the signal's: no rate is exact."""
+"""Minimum variance of a row's noise, as a share of the signal's variance: no rate is exact."""
 
 PRIOR_WEIGHT = 2.0
-"""Rows that say that s^2 is 1, the variance of standardized data: constant data give no s of 0."""
+"""Weight, in rows, of the prior that s^2 is 1, without which constant data would make s 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The numbers of the kernel in the module's docstring.
+    """Parameters of the kernel in the module's docstring: l, eps and s^2, and the noise.
 
     ``noise`` multiplies the variances of the rows' noise, which are in units of s^2.
     """
@@ -54,7 +55,7 @@ class Kernel:
     def correlations(
         self, x: FloatArray, t: FloatArray, other_x: FloatArray, other_t: FloatArray
     ) -> FloatArray:
-        """Return the kernel over s^2, without noise. Shape [N, M].
+        """Return the kernel divided by s^2, without noise. Shape [N, M].
 
         Args:
             x: Shape [N, D].
@@ -62,7 +63,7 @@ class Kernel:
             other_x: Shape [M, D].
             other_t: Shape [M].
         """
-        # |a - b|^2 = |a|^2 + |b|^2 - 2 a b, which rounding can bring a bit below 0.
+        # |a - b|^2 = |a|^2 + |b|^2 - 2 a b, which may be slightly below 0 by rounding.
         squares = np.sum(x**2, axis=1)[:, None] + np.sum(other_x**2, axis=1)[None, :]
         distances = np.maximum(squares - 2.0 * (x @ other_x.T), 0.0)
         ages = np.abs(t[:, None] - other_t[None, :])
@@ -72,14 +73,14 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """A Gaussian process that was conditioned on data.
+    """Gaussian process conditioned on data.
 
     Attributes:
-        kernel: Its prior.
+        kernel: Kernel of the prior.
         x: Points of the data. Shape [N, D].
         t: Times of the data. Shape [N].
-        whitener: Inverse of the lower Cholesky factor of correlations plus noise, because products
-            with it are many and small. Shape [N, N].
+        whitener: Inverse of the lower Cholesky factor of correlations plus noise; the explicit
+            inverse makes many small products fast. Shape [N, N].
         weights: (correlations + noise)^-1 y. Shape [N].
     """
 
@@ -96,10 +97,10 @@ class Posterior:
         """Condition a process with mean 0 on ``y`` (shape [N]) at ``x`` and ``t``; N is 1 or more.
 
         Args:
-            kernel: Its prior.
+            kernel: Kernel of the prior.
             x: Points of the data. Shape [N, D].
             t: Times of the data. Shape [N].
-            y: The data. Shape [N].
+            y: Values of the data. Shape [N].
             noise: Variance of each row's noise, above 0. Shape [N].
 
         Raises:
@@ -109,7 +110,7 @@ class Posterior:
 
         if not (np.isfinite(x).all() and np.isfinite(t).all() and np.isfinite(y).all()):
             raise ValueError("data must be finite")
-        # Covariances are in units of s^2, which cancels in the mean; `variance` multiplies by it.
+        # Covariances are in units of s^2, which cancels in the mean; `variance` multiplies by s^2.
         noisy = kernel.correlations(x, t, x, t) + kernel.noise * np.diag(noise)
         whitener = np.asarray(
             # The noise is above 0, so the factor exists even where rows are equal.
@@ -133,29 +134,29 @@ class Posterior:
 def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray) -> Kernel:
     """Return the most probable kernel on a grid, from the newest rows.
 
-    A grid and not a gradient: with a dozen noisy rows the evidence is flat, and a grid cannot run
-    off to lengths and noises that are absurd.
+    With a dozen noisy rows the evidence is flat, and a gradient method could run off to absurd
+    lengths and noises, which a grid cannot.
 
     Args:
         x: Shape [N, D], N >= 1, in the unit cube.
         t: Shape [N].
-        y: Standardized. Shape [N].
+        y: Standardized values. Shape [N].
         noise: Variance of each row's noise, above 0. Shape [N].
     """
     x, t, noise = x[-MAX_FIT_ROWS:], t[-MAX_FIT_ROWS:], noise[-MAX_FIT_ROWS:]
-    # All rows are equally noisy in units of their own noise.
+    # In units of its own noise each row has noise 1, so the noise matrix is the identity.
     scale = 1.0 / np.sqrt(noise)
     y = scale * y[-MAX_FIT_ROWS:]
-    # Values are replaced only by better evidence: of equals, the first of each list stays.
+    # Only better evidence replaces the best kernel, so the first of equals stays.
     best_evidence, best = -math.inf, Kernel(lengthscale=1.0, noise=1.0, epsilon=0.0)
     for lengthscale, epsilon in itertools.product(LENGTHSCALES, EPSILONS):
         kernel = Kernel(lengthscale=lengthscale, noise=0.0, epsilon=epsilon)
-        # One decomposition serves all noises: correlations + noise have the same eigenvectors.
+        # Adding noise leaves the eigenvectors unchanged, so one decomposition serves all noises.
         correlations = scale[:, None] * kernel.correlations(x, t, x, t) * scale
         eigenvalues, eigenvectors = np.linalg.eigh(correlations)
         squares = (eigenvectors.T @ y) ** 2
         for multiple in NOISES:
-            # Rounding can bring eigenvalues of a singular matrix below 0.
+            # By rounding, a singular matrix may have eigenvalues below 0.
             noisy = np.maximum(eigenvalues, 0.0) + multiple
             evidence, variance = _evidence(noisy, squares)
             if evidence > best_evidence:
@@ -165,14 +166,15 @@ def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray
 
 
 def _evidence(eigenvalues: FloatArray, squares: FloatArray) -> tuple[float, float]:
-    """Return log evidence, up to a constant, at the best s^2, and that s^2.
+    """Return the log evidence, up to a constant, at the best s^2, and the best s^2.
 
     Args:
         eigenvalues: Eigenvalues of correlations plus noise. Shape [N].
         squares: Squares of y along the eigenvectors. Shape [N].
     """
     num_rows = len(squares) + PRIOR_WEIGHT
-    # s^2 = (y^T K^-1 y + prior) / n, where the evidence is highest
+    # The evidence is highest at s^2 = (y^T K^-1 y + prior) / n.
     variance = (float(np.sum(squares / eigenvalues)) + PRIOR_WEIGHT) / num_rows
-    # log p(y) = -(n log s^2 + log |K|) / 2 + const: at the best s^2 the quadratic term is constant.
+    # log p(y) = -(n log s^2 + log |K|) / 2 + const, for at the best s^2 the quadratic term is
+    # constant.
     return -0.5 * (num_rows * math.log(variance) + float(np.sum(np.log(eigenvalues)))), variance

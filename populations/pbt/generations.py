@@ -1,9 +1,9 @@
-"""Lessons of past generations: how fast the rating rose with which hyperparameters.
+"""Rates at which ratings rose in past generations, by hyperparameters, for models of exploring.
 
-A generation's gain is a difference of two noisy ratings, and a short one is nothing but noise: 30
-Elo in 500 steps are 60,000 Elo per million. So a model is not told what was measured but what can
-be believed: rates are spread around a mean m with variance tau^2, each was measured with its own
-variance s^2, and what is expected of one is
+A generation's gain is a difference of two noisy ratings, and that of a short generation is mere
+noise: 30 Elo in 500 steps are 60,000 Elo per million. So a model gets shrunken estimates in place
+of measured rates: true rates have mean m and variance tau^2, each rate is measured with its own
+variance s^2, and the expected true rate is
 
     m + k (measured - m),    k = tau^2 / (tau^2 + s^2).
 
@@ -29,27 +29,27 @@ FloatArray = npt.NDArray[np.float64]
 MILLION = 1_000_000
 
 MIN_VARIANCE = 1e-12
-"""Smallest variance of a measurement, as a share of the largest: none is exact."""
+"""Minimum variance of a measurement, as a share of the largest variance: none is exact."""
 
 MIN_RELIABILITY = 0.1
-"""Generations below this share of the highest k are left out: models take all as equally sure."""
+"""Share of the highest k below which a generation is left out, because models weigh all equally."""
 
 LEAST_SIGNAL = 0.1
-"""Least variance of true rates that models assume, as a share of the most exact measurement's."""
+"""Minimum variance of true rates, as a share of the most exact measurement's variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improvement:
-    """A finished generation.
+    """Finished generation with the rate at which its rating rose.
 
     Attributes:
         row: The generation.
-        rating_begin: Elo.
-        num_steps: Agent steps that its gain was measured over, above 0.
-        rate: Elo per million agent steps that can be believed.
+        rating_begin: Rating at the beginning, in Elo.
+        num_steps: Agent steps over which the gain was measured, above 0.
+        rate: Expected true rate by the module's formula, in Elo per million agent steps.
         reliability: The k of the module's docstring, from 0 to 1.
-        measured: Elo per million agent steps.
-        deviation: Its standard deviation.
+        measured: Measured rate, in Elo per million agent steps.
+        deviation: Standard deviation of the measured rate.
     """
 
     row: GenerationRow
@@ -64,11 +64,11 @@ class Improvement:
 def finished(
     history: Iterable[GenerationRow], *, names: Sequence[str] = ()
 ) -> tuple[Improvement, ...]:
-    """Take the generations that ended and whose gain is known well enough.
+    """Return the generations that have ended and whose gain is known well enough.
 
     Args:
         history: Generations in order of beginning.
-        names: Hyperparameters of which a generation must have had a finite value.
+        names: Hyperparameters for which a generation must have a finite value.
     """
     known = [
         (row, begin, num_steps, rate, deviation)
@@ -76,14 +76,14 @@ def finished(
         if row.agent_steps_end is not None
         and (measured := _measured(row)) is not None
         and _has_all(row, names)
-        # This loop over one element unpacks it.
+        # The loop over one element unpacks the tuple.
         for begin, num_steps, rate, deviation in (measured,)
     ]
     if not known:
         return ()
     rates = np.array([rate for _, _, _, rate, _ in known])
     believed, reliability = believable(rates, np.array([deviation for *_, deviation in known]))
-    # The highest k itself passes, so the answer is empty only where nothing was measured.
+    # The highest k itself passes, so the answer is empty only if nothing was measured.
     least = MIN_RELIABILITY * float(reliability.max())
     return tuple(
         Improvement(
@@ -103,10 +103,13 @@ def finished(
 
 
 def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
-    """Return rating at the beginning, agent steps, rate, its deviation; None if one is unknown."""
+    """Return rating at the beginning, agent steps, rate, and the rate's deviation.
+
+    None: one of these is unknown.
+    """
     begin, end, num_steps = row.rating_begin, row.rating_end, row.gain_agent_steps
     deviation = row.gain_deviation
-    # A rate cannot be weighed without its deviation.
+    # Without its deviation a rate cannot be shrunk, so it is not used.
     if begin is None or end is None or deviation is None or not num_steps:
         return None
     rate, deviation = ((gain * MILLION / num_steps) for gain in (end - begin, deviation))
@@ -116,23 +119,23 @@ def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
 
 
 def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Pull measurements to their mean, the more the less exact each one is.
+    """Shrink measured rates towards their mean, the less exact a rate, the more.
 
     Args:
         rates: Measured rates. float64 [N], N >= 1.
-        deviations: Their standard deviations, at least 0. float64 [N].
+        deviations: Standard deviations of the rates, at least 0. float64 [N].
 
     Returns:
-        What is expected of each, and the k of the module's docstring. float64 [N] each.
+        Expected true rates, and the k of the module's docstring. float64 [N] each.
     """
     variances = _variances(deviations)
-    # All measurements are exact.
+    # All measurements are exact, so they are their own expectation.
     if not variances.any():
         return rates, np.ones_like(rates)
     between = _between(rates, variances)
     reliability = between / (between + variances)
-    # Weights 1 / (tau^2 + s^2): the mean of all, not of the most exact ones.
-    # In units of the largest, so that no weight overflows.
+    # The mean has the weights 1 / (tau^2 + s^2), here divided by the largest, so that none
+    # overflows.
     random_weights = (between + variances.min()) / (between + variances)
     mean = float(random_weights @ rates / random_weights.sum())
     return mean + reliability * (rates - mean), reliability
@@ -140,37 +143,37 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
 
 def _variances(deviations: FloatArray) -> FloatArray:
     least = MIN_VARIANCE * float((deviations**2).max())
-    # Deviations are so small that a share of them is no number any more: all count as exact.
+    # Variances this small underflow in products, so all measurements count as exact.
     if least < np.finfo(np.float64).tiny:
         return np.zeros_like(deviations)
     return np.maximum(deviations**2, least)
 
 
 def _between(rates: FloatArray, variances: FloatArray) -> float:
-    """Return tau^2, at least 0; variances above 0."""
+    """Estimate tau^2 from rates and their variances, which must be above 0; at least 0."""
     weights = variances.min() / variances
     total = weights.sum()
-    # Weights are in units of the smallest variance, so that none overflows. The two values are Q -
-    # (N - 1), and sum w - sum w^2 / sum w: tau^2 is their quotient, at least 0.
+    # DerSimonian and Laird: tau^2 = (Q - (N - 1)) / (sum w - sum w^2 / sum w), with w = 1 / s^2.
+    # Weights are multiplied by the smallest variance, so that none overflows.
     spread = weights @ (rates - weights @ rates / total) ** 2 - (len(rates) - 1) * variances.min()
     freedom = total - weights @ weights / total
     return max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
 
 
 def leads(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray, float]:
-    """Compare finished generations, of which there is at least one, with those of their time.
+    """Compare the rates of finished generations, at least one, with the trend of all rates.
 
-    Rates fall as policies grow strong, whatever their hyperparameters: compared with all others,
-    early generations would be the best. So rates are compared with a line through all of them over
-    the agent steps at which they began.
+    Rates fall as policies grow strong, whatever their hyperparameters, so that early generations
+    would seem the best. So rates are taken relative to a line through all of them over the agent
+    steps at which generations began.
 
     Returns:
-        Elo per million agent steps above the line, and variances of their noise, above 0; float64
-        [N] each. Variance of the true ones, above 0.
+        Rates relative to the line, in Elo per million agent steps, and the variances of their
+        noise, above 0; float64 [N] each. Variance of the true relative rates, above 0.
     """
     rates = np.array([one.measured for one in known])
     variances = _variances(np.array([one.deviation for one in known]))
-    # All are exact: noise that is small beside any difference.
+    # If all rates are exact, a noise far below their differences is assumed.
     if not variances.any():
         variances = np.full_like(rates, MIN_VARIANCE * (float(np.var(rates)) or 1.0))
     begins = np.array([one.row.agent_steps_begin for one in known]) / MILLION
@@ -179,14 +182,14 @@ def leads(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray, float]:
     line = np.column_stack([np.ones_like(begins), begins])
     fitted, *_ = np.linalg.lstsq(line * scale[:, None], rates * scale, rcond=None)
     measured = rates - line @ fitted
-    # tau^2 is 0 where the spread drowns in noise, and believable rates are all equal. Models go by
-    # their order and find a hill in many of them all the same: only the less exact are pulled then.
+    # Where noise hides the spread, tau^2 is 0 and all shrunken rates would be equal. Models need
+    # their order, which carries information even then, so a minimum of tau^2 is assumed.
     signal = max(_between(measured, variances), LEAST_SIGNAL * float(variances.min()))
     return measured, variances, signal
 
 
 def believed_leads(known: Sequence[Improvement]) -> FloatArray:
-    """Return the `leads`, each pulled to 0 the more the less exact it is. float64 [N]."""
+    """Return the `leads` shrunken towards 0, the less exact a lead, the more. float64 [N]."""
     measured, variances, signal = leads(known)
     return np.asarray(signal / (signal + variances) * measured, dtype=np.float64)
 
@@ -195,7 +198,7 @@ def running(
     history: Iterable[GenerationRow], *, names: Sequence[str] = ()
 ) -> tuple[GenerationRow, ...]:
     """Return the generations that have not ended: one per policy, the newest."""
-    # The history is in order of beginning, so the last row of a policy stays.
+    # The history is in order of beginning, so a policy's last row replaces earlier ones.
     newest = {row.policy: row for row in history if row.agent_steps_end is None}
     return tuple(row for row in newest.values() if _has_all(row, names))
 

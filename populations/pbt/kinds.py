@@ -1,4 +1,4 @@
-"""The kinds of selection and of exploring: configurations can name the rules in these lists."""
+"""Kinds of selection and of exploring, by the names that the section ``pbt`` accepts."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ EXPLORES: Mapping[str, RuleKind[Any, Explore]] = by_name(
 )
 
 ORDERED_ONLY = ("gp", "pb2")
-"""Rules of exploring with a model in which all choices lie on a line, in the order given."""
+"""Rules whose model places the choices of a hyperparameter on a line, in the order given."""

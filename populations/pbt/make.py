@@ -1,4 +1,4 @@
-"""From the section ``pbt`` to the rules of a run, or of one population."""
+"""Construction of the rules of a run, or of one population, from the section ``pbt``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def make_exploit(section: PbtConfig, *, launch_directory: str = "") -> Exploit:
 
     Args:
         section: Section ``pbt``; a user's own class is called with it.
-        launch_directory: Directory where a user's own class is looked for first; empty: where the
-            process is.
+        launch_directory: Directory that is searched first for a user's own class; empty: the
+            working directory.
 
     Raises:
-        ConfigError: If the user's class cannot be had.
+        ConfigError: If the user's class cannot be imported or made.
     """
-    # Only a reference to a user's class has a colon.
+    # Only a reference to a user's class, ``package.module:Class``, has a colon.
     if ":" in section.exploit:
         return cast("Exploit", _users_own(section, section.exploit, launch_directory))
     rule = EXPLOITS[section.exploit].from_sections(section)
@@ -47,7 +47,7 @@ def _users_own(section: PbtConfig, reference: str, launch_directory: str) -> obj
     make = resolve(reference, launch_directory=launch_directory)
     if not callable(make):
         raise ConfigError(f"pbt: {reference} is no class")
-    # An error of the user's class names the class and not this module.
+    # An error raised by the user's class must name that class, not this module.
     with users_code(f"pbt: {reference}, when it was made,"):
         made: object = make(section)
     return made

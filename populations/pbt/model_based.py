@@ -1,11 +1,11 @@
-"""Hyperparameters from a model of past generations' gains, by Optuna's samplers.
+"""Rules of exploring that draw from a model of past generations' gains, by Optuna's samplers.
 
 Sources: TPE, Bergstra et al., "Algorithms for hyper-parameter optimization" (2011); CMA-ES started
 from past results, Nomura et al., "Warm starting CMA-ES for hyperparameter optimization" (2021); the
 implementations are Optuna's (Akiba et al., 2019).
 
-Optuna is imported where it is used, because it takes a second; `GPSampler` imports torch, so a
-controller with ``explore: gp`` holds torch in memory. It never touches a policy's weights.
+Optuna is imported where it is used, because the import takes a second. `GPSampler` imports torch,
+so a controller with ``explore: gp`` has torch in memory, though it never loads a policy's weights.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 SamplerKind = Literal["tpe", "gp", "cma_es", "random"]
 
 MIN_GENERATIONS = 10
-"""With fewer a model knows less than a step from what works now."""
+"""Minimum number of finished generations; with fewer a model knows too little."""
 
 MAX_GENERATIONS = {"tpe": 1000, "gp": 200, "cma_es": 1000, "random": 0}
-"""The newest so many are told: a Gaussian process takes time with the third power."""
+"""Maximum number of newest generations for each sampler; time of ``gp`` grows with its cube."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelBased:
-    """Ask one of Optuna's samplers, which is told all finished generations each time.
+    """Rule that asks one of Optuna's samplers, built anew from all finished generations.
 
     A finished generation is a trial whose value is the rise of its rating per million agent steps,
-    compared with generations of its time; a running one is a pending trial, so that policies
-    spread. The study lives in memory for one question only: the journal's generations are all the
-    state there is, so a resume changes nothing.
+    relative to generations of the same time. A running one is a pending trial, so that policies get
+    different values. Each decision makes a new study in memory: all state is in the journal's
+    generations, so a resume changes nothing.
 
     Attributes:
         sampler: Kind of the sampler.
-        fallback: Settings of ``perturb``, for too few finished generations.
-        min_generations: Finished generations that are needed (not for ``random``).
+        fallback: Settings of ``perturb``, which is used while finished generations are too few.
+        min_generations: Required number of finished generations; ``random`` requires none.
     """
 
     sampler: SamplerKind
@@ -76,7 +76,7 @@ class ModelBased:
         rng: np.random.Generator,
         **_: object,
     ) -> Exploration:
-        """Draw all of them from the model."""
+        """Draw all hyperparameters of the search space from the model."""
         dimensions = parse_search_space(search_space, start=hyperparameters)
         known = finished(history, names=list(dimensions))
         if self.sampler != "random" and len(known) < self.min_generations:
@@ -85,9 +85,9 @@ class ModelBased:
                 hyperparameters, search_space, history=history, rng=rng
             )
             return with_reason(perturbed, reason)
-        # The controller's generator decides all: Optuna's samplers have random states of their own.
+        # Optuna's samplers have their own random state, so the controller's generator seeds it.
         seed = int(rng.integers(2**31 - 1))
-        # `random` is told none: known[len(known):].
+        # The start is bounded by 0; for `random`, known[len(known):] is empty.
         newest = known[max(len(known) - MAX_GENERATIONS[self.sampler], 0) :]
         asked = _ask(
             self.sampler,
@@ -109,7 +109,7 @@ class ModelBased:
 
 
 def with_reason(exploration: Exploration, reason: str) -> Exploration:
-    """Say in each move of another rule why it was used."""
+    """Append to each move of a fallback rule the reason for using that rule."""
     moves = {name: f"{move}; {reason}" for name, move in exploration.moves.items()}
     return replace(exploration, moves=moves)
 
@@ -123,7 +123,7 @@ def _ask(
     dimensions: Mapping[str, Dimension],
     seed: int,
 ) -> dict[str, Value]:
-    """Ask one question of a study that is made for it."""
+    """Make a study of the given generations, and return one set of parameters that it suggests."""
     import optuna
     from optuna.trial import TrialState, create_trial
 
@@ -134,7 +134,7 @@ def _ask(
         for (params, _), value in zip(finished_ones, values, strict=True)
     ]
     with warnings.catch_warnings():
-        # That samplers are experimental is known here; versions are pinned and tested.
+        # Some samplers are experimental, which is acceptable: versions are pinned and tested.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = optuna.create_study(
             direction="maximize", sampler=_make_sampler(kind, known, distributions, seed=seed)
@@ -146,7 +146,7 @@ def _ask(
             )
             for params in running_ones
         )
-        # The study is dropped with the answer; the next question begins with the journal again.
+        # The study is used once: the next decision makes another from the journal's generations.
         return dict(study.ask(dict(distributions)).params)
 
 
@@ -155,13 +155,13 @@ def _values(
     finished_ones: Sequence[tuple[Hyperparameters, Improvement]],
     dimensions: Mapping[str, Dimension],
 ) -> FloatArray:
-    """Return values that can be believed: samplers take all as equally sure. float64 [N]."""
+    """Return the trials' values, shrunken by their noise, which samplers ignore. float64 [N]."""
     known = [one for _, one in finished_ones]
     if kind != "gp":
         return believed_leads(known)
-    # Expected improvement is over the best value told, which among noisy ones is the luckiest: then
-    # nothing near it improves, and the sampler visits corners for ever. So each is told what its
-    # neighbours make of it: the mean of a process at its own place.
+    # Expected improvement is measured from the best value, which among noisy ones is the luckiest:
+    # no point near it would improve on it, and the sampler would only visit corners. So each value
+    # is smoothed by its neighbours: it is the mean of a Gaussian process at its own point.
     x = np.array(
         [
             [
@@ -177,7 +177,7 @@ def _values(
     y = measured / math.sqrt(signal)
     noise = np.maximum(variances / signal, MIN_NOISE)
     process = Posterior.of(fit_kernel(x, t, y, noise=noise), x, t, y, noise=noise)
-    # All at one time, the latest: an old value counts as much as it says of now.
+    # All means are at the latest time, so that an old value counts as far as it still applies.
     return process.mean(x, np.full_like(t, t.max()))
 
 
@@ -191,31 +191,31 @@ def _make_sampler(
     from optuna.samplers import CmaEsSampler, GPSampler, RandomSampler, TPESampler
 
     if kind == "gp":
-        # Optuna's own random start is off: `min_generations` takes its place.
+        # Optuna's own random start is switched off, because `min_generations` serves that purpose.
         return GPSampler(seed=seed, n_startup_trials=0)
     if kind == "random":
         return RandomSampler(seed=seed)
     sources = _numbers_only(known, distributions) if kind == "cma_es" else []
     if sources:
-        # Optuna keeps the state of CMA-ES pickled in its trials. Started anew from past results
-        # each time, it needs none: it draws from the normal distribution of the best tenth.
+        # Optuna stores the state of CMA-ES pickled in its trials. A sampler that is started anew
+        # from past results needs no state: it draws from the normal distribution of the best tenth.
         return CmaEsSampler(
             seed=seed,
             source_trials=sources,
             warn_independent_sampling=False,
             independent_sampler=RandomSampler(seed=seed),
         )
-    # TPE also serves CMA-ES with fewer than two numbers. constant_liar counts running trials as
-    # bad, so that policies spread.
+    # TPE also replaces CMA-ES where fewer than two hyperparameters are numbers. constant_liar
+    # counts running trials as bad, so that policies get different values.
     return TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
 
 
 def _numbers_only(
     known: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
 ) -> list[FrozenTrial]:
-    """Return the trials without choices and fixed values, of which CMA-ES knows nothing.
+    """Return the trials without choices and fixed values, which CMA-ES cannot use.
 
-    None if a single number is left: CMA-ES needs two.
+    Empty if fewer than two numbers are left, because CMA-ES needs two.
     """
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial
@@ -240,10 +240,10 @@ def _numbers_only(
 def _to_optuna(
     hyperparameters: Hyperparameters, dimensions: Mapping[str, Dimension]
 ) -> dict[str, Value]:
-    """Return the nearest values of the distributions; 1 - x for those with ``complement``."""
+    """Return the nearest values in Optuna's distributions; 1 - x for ranges with ``complement``."""
     fitted = dict[str, Value]()
     for name, dimension in dimensions.items():
-        # Optuna refuses values outside a distribution; start values and old bounds can be there.
+        # Optuna refuses values out of bounds, where start values and values of older bounds may be.
         value = dimension.fit(hyperparameters[name])
         if not isinstance(dimension, Choices) and dimension.complement:
             low, high = dimension.complement_bounds
@@ -258,7 +258,7 @@ def _from_optuna(params: Hyperparameters, dimensions: Mapping[str, Dimension]) -
         value = params[name]
         if not isinstance(dimension, Choices) and dimension.complement:
             value = 1.0 - number_of(value)
-        # 1 - x rounds, and may leave the bounds by that.
+        # Rounding of 1 - x may leave the bounds.
         values[name] = dimension.fit(value)
     return values
 

@@ -1,15 +1,15 @@
-"""Hyperparameters by a bandit on a Gaussian process that changes with time: PB2.
+"""PB2, a rule of exploring: a bandit on a Gaussian process that changes with time.
 
 Source: Parker-Holder et al., "Provably efficient online hyperparameter optimization with
 population-based bandits" (2020), algorithms 1 and 2. Each finished generation is a row: when it
 began, from which rating, with which hyperparameters, and how fast the rating rose. New
 hyperparameters are those with the highest upper bound mean + sqrt(beta) * deviation.
 
-N: rows of data, M: rows asked about, H: hyperparameters in the search space. x is the rating at the
-beginning, scaled to [0, 1], and the hyperparameters in the unit cube; t counts generations of
-median length. Choices and integers are searched as if they were continuous and then take the
-nearest valid value (choices lie at equal distances, in the order given), which the paper leaves
-open.
+Shapes: N rows of data, M points of a query, H hyperparameters in the search space. x is the rating
+at the beginning, scaled to [0, 1], and the hyperparameters in the unit cube; t counts generations
+of median length. Choices and integers are searched as if they were continuous and then rounded to
+the nearest valid value (choices lie at equal distances, in the order given); the paper does not
+say how to treat them.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ MIN_GENERATIONS = 4
 NUM_RANDOM_STARTS = 256
 NUM_SEARCHES = 5
 BETA = (0.2, 0.4)
-"""beta = first + max(0, log(second * N)): the constants of the authors' experiments."""
+"""Constants a, b of beta = a + max(0, log(b N)), as in the authors' experiments."""
 
 STEP = 1e-6
-"""Step of the difference quotients, in the unit cube."""
+"""Step of the difference quotients that approximate gradients, in the unit cube."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pb2:
-    """Ask the bandit, which is told all finished generations each time. Keeps no state.
+    """Rule that fits the bandit to all finished generations at each decision. Keeps no state.
 
-    Running generations are fantasised: they narrow the deviation where they are and leave the mean
-    alone, so that policies which ask one after the other spread.
+    Running generations count as if their result were the mean: they reduce the deviation near
+    their points but not the mean, so that consecutive decisions get different points.
 
     Attributes:
-        fallback: Settings of ``perturb``, for too few finished generations.
-        min_generations: Finished generations that the bandit needs.
+        fallback: Settings of ``perturb``, which is used while finished generations are too few.
+        min_generations: Required number of finished generations.
     """
 
     fallback: PerturbSettings
@@ -65,7 +65,7 @@ class Pb2:
         agent_steps: int = 0,
         rng: np.random.Generator,
     ) -> Exploration:
-        """Take the hyperparameters with the highest upper bound."""
+        """Return the hyperparameters with the highest upper bound."""
         dimensions = parse_search_space(search_space, start=hyperparameters)
         known = finished(history, names=list(dimensions))[-MAX_ROWS:]
         if len(known) < self.min_generations or not dimensions:
@@ -74,7 +74,7 @@ class Pb2:
             )
             reason = f"pb2 has {len(known)} of {self.min_generations} generations"
             return with_reason(perturbed, reason)
-        # Time and rating are given, so the search is over the hyperparameters alone.
+        # Time and rating are fixed, so the search is over the hyperparameters alone.
         rating = _rating_now(hyperparameters, history, known)
         pending = running(history, names=list(dimensions))
         upper_bound, places = _make_bound(
@@ -94,26 +94,26 @@ def _highest(
     """Search the unit cube for the point with the highest upper bound. Shape [H].
 
     Args:
-        upper_bound: Function of points. Shape [M, H] to [M].
-        places: Points of the rows so far, which are starts too. Shape [N, H].
-        rng: Draws where further searches start.
+        upper_bound: Function from points [M, H] to their upper bounds [M].
+        places: Points of the known rows, from which searches start, too. Shape [N, H].
+        rng: Generator that draws the other starts.
     """
     from scipy.optimize import minimize
 
     def loss(point: FloatArray) -> tuple[float, FloatArray]:
-        # Forward differences, all in one product; inwards at the upper bound.
+        # One call computes all forward differences; at the upper bound steps go inwards.
         steps = np.where(point + STEP > 1.0, -STEP, STEP)
         values = -upper_bound(np.vstack([point, point + np.diag(steps)]))
         return float(values[0]), (values[1:] - values[0]) / steps
 
     starts = np.vstack([rng.random((NUM_RANDOM_STARTS, places.shape[1])), places])
-    # Local searches only from the best starts; stable, so that equals keep their order.
+    # Local searches run only from the best starts; the sort is stable, so results repeat.
     best = starts[np.argsort(-upper_bound(starts), kind="stable")[:NUM_SEARCHES]]
     found = [
         minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start)).x
         for start in best
     ]
-    # The starts compete, too: a search can end below the point where it began.
+    # The starts are candidates, too, because a search can end below its start.
     points = np.clip(np.vstack([best, *found]), 0.0, 1.0)
     return np.asarray(points[int(np.argmax(upper_bound(points)))], dtype=np.float64)
 
@@ -126,18 +126,18 @@ def _make_bound(
     rating: float,
     agent_steps: int,
 ) -> tuple[Callable[[FloatArray], FloatArray], FloatArray]:
-    """Return the upper bound as a function of hyperparameters, and those of the known rows.
+    """Return the upper bound as a function of hyperparameters, and the known rows' points [N, H].
 
     Args:
-        known: Finished generations, which give the mean.
-        pending: Running ones; with made-up values they give the variance, too.
-        dimensions: Hyperparameters.
-        rating: Elo with which the generation begins.
-        agent_steps: Agent steps at which it begins.
+        known: Finished generations, which determine the mean.
+        pending: Running generations, which with the finished ones determine the variance.
+        dimensions: Hyperparameters of the search space.
+        rating: Elo with which the new generation begins.
+        agent_steps: Agent steps at which the new generation begins.
     """
     interval = float(np.median([one.num_steps for one in known]))
     ratings = np.array([one.rating_begin for one in known])
-    # The span is 1 where all began with one rating, as 0 cannot divide.
+    # If all ratings are equal, a span of 1 avoids a division by 0.
     lowest, span = float(ratings.min()), float(np.ptp(ratings)) or 1.0
 
     def x_of(rows: Sequence[GenerationRow], begins: FloatArray) -> FloatArray:
@@ -145,7 +145,7 @@ def _make_bound(
             [dimension.to_unit(row.hyperparameters[name]) for name, dimension in dimensions.items()]
             for row in rows
         ]
-        # Running generations may have begun outside the range of finished ones.
+        # Ratings of running generations may be outside the range of the finished ones.
         scaled = np.clip((begins - lowest) / span, 0.0, 1.0)
         return np.column_stack([scaled, np.array(cube)])
 
@@ -158,19 +158,19 @@ def _make_bound(
     kernel = fit_kernel(x, t, y, noise=noise)
     told = fantasised = Posterior.of(kernel, x, t, y, noise=noise)
     if pending:
-        # A generation that began unrated is taken to be like the others.
+        # A generation that began unrated gets the median rating of the others.
         middle = float(np.median(ratings))
         begins = np.array([_finite_or(row.rating_begin, middle) for row in pending])
         all_x = np.vstack([x, x_of(pending, begins)])
         all_t = np.concatenate([t, t_of(pending)])
-        # A deviation does not depend on y, so made-up values of 0 do for all rows.
+        # The variance does not depend on y, so zeros serve as values of all rows. The noise of a
+        # running generation is unknown before its end, so it gets the median.
         nothing, usual = np.zeros(len(all_t)), np.full(len(pending), np.median(noise))
-        # Their own noise is not known before they end.
         all_noise = np.concatenate([noise, usual])
         fantasised = Posterior.of(kernel, all_x, all_t, nothing, noise=all_noise)
     beta = BETA[0] + max(0.0, math.log(BETA[1] * len(known)))
-    # The rating stays within what is known: a policy that is better than all before would else be
-    # far from all data, and nothing learnt would count for it.
+    # The rating is clipped to the known range: the point of a policy that is better than all before
+    # would otherwise be far from all data, and no past generation would count for it.
     begin = min(max((rating - lowest) / span, 0.0), 1.0)
 
     def upper_bound(points: FloatArray) -> FloatArray:
@@ -184,17 +184,17 @@ def _make_bound(
 def _standardized(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray]:
     """Return measured rates with mean 0, and the variances of their noise. Shape [N] each.
 
-    In units of the variance of what is believed of them, or of the noise if that is all there is.
+    The unit of variance is that of the true rates, tau^2; if it is 0, that of the noise.
     """
     measured = np.array([one.measured for one in known])
     believed = np.array([one.rate for one in known])
     variances = np.array([one.deviation for one in known]) ** 2
     reliability = np.array([one.reliability for one in known])
-    # tau^2 = s^2 k / (1 - k), the same from every row.
+    # Every row gives the same tau^2 = s^2 k / (1 - k).
     best = int(np.argmax(reliability))
     k = float(reliability[best])
     scale = float(variances[best]) * (k / (1.0 - k) if 0.0 < k < 1.0 else 1.0)
-    # The unit is the variance of the rates themselves if there is no noise.
+    # Without any noise the unit is the variance of the rates themselves.
     scale = scale or float(np.var(believed)) or 1.0
     return (measured - believed.mean()) / math.sqrt(scale), np.maximum(variances / scale, MIN_NOISE)
 
@@ -204,9 +204,9 @@ def _rating_now(
     history: Sequence[GenerationRow],
     known: Sequence[Improvement],
 ) -> float:
-    """Return the rating with which the generation begins, as far as history tells.
+    """Return the rating with which the new generation begins, as far as the history shows it.
 
-    The newest generation with just these hyperparameters is the policy's own, or its donor's.
+    The newest generation with exactly these hyperparameters is the policy's own, or its donor's.
     """
     for row in reversed(history):
         if dict(row.hyperparameters) == dict(hyperparameters):

@@ -1,4 +1,4 @@
-"""Each policy's own PBT clock, in its agent steps: no policy waits for another."""
+"""PBT clock of each policy, in its own agent steps, so that no policy waits for another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from populations.records.tables import Tables
 
 def interval(policy: PolicyRow, pbt: PbtConfig) -> int:
     """Return agent steps between a policy's last decision and the next one."""
-    # A policy learns ever more slowly, so equal intervals would show ever less of a change.
+    # A policy learns more slowly with age, so effects of a change take longer to show.
     return max(pbt.ready_agent_steps, int(pbt.ready_growth * policy.ready_at))
 
 
@@ -20,29 +20,30 @@ def mark_of(policy: PolicyRow, pbt: PbtConfig) -> int:
     """Return the agent steps at which the next decision about a policy is due.
 
     Args:
-        policy: Policy's counters; ``ready_at`` is in the journal, so a resume changes nothing here.
-        pbt: Settings; none decides before the warm-up is over, for early ranks are noise.
+        policy: Policy's row; its ``ready_at`` is durable, so a resume gives the same answer.
+        pbt: Settings; no decision is due before the warm-up ends, because early ranks are noise.
     """
     return max(policy.ready_at + interval(policy, pbt), pbt.warm_up_agent_steps)
 
 
 def next_mark(policy: PolicyRow, pbt: PbtConfig) -> int:
-    """Return agent steps that a policy trains until a decision about it is due; 0 if it is."""
+    """Return the agent steps until a decision about a policy is due; 0 if it is due now."""
     return max(mark_of(policy, pbt) - policy.agent_steps, 0)
 
 
 def num_marks(policy: PolicyRow, pbt: PbtConfig) -> int:
     """Count the marks that a policy has passed since its last decision; 0: none is due.
 
-    A decision that waits for a whole interval has missed the mark after it.
+    Marks follow at each interval, so the count is above 1 for a decision that has been postponed
+    for more than an interval.
     """
-    # The mark itself counts as passed.
+    # A policy that is exactly at a mark has passed it.
     passed = policy.agent_steps - mark_of(policy, pbt)
     return max(passed // max(interval(policy, pbt), 1) + 1, 0)
 
 
 def num_due(tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
-    """Count the marks of all clocks so far, those for which decisions wait included.
+    """Count the marks that all clocks have passed, including those of postponed decisions.
 
     Args:
         tables: All rows.
@@ -52,12 +53,12 @@ def num_due(tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
 
 
 def decisions_document(tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> dict[str, Json]:
-    """Return the counts of decisions as ``status --json`` has them."""
+    """Return the counts of decisions for the output of ``status --json``."""
     marks = _marks_that_wait(tables, pbt)
     return {
         "due": num_due(tables, pbt=pbt),
         "made": tables.run.pbt_decisions,
-        # A policy whose weights were replaced meanwhile has a new clock, and waits for nothing.
+        # A policy whose weights were replaced meanwhile has a new clock, so nothing is due for it.
         "waiting": {name: row.reason for name, row in tables.postponed.items() if marks[name]},
     }
 

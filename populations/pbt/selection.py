@@ -1,14 +1,13 @@
-"""Selection: all that kinds of exploitation share; each differs by its `Rule`.
+"""Selection: the part common to all kinds of exploitation, which differ in their `Rule`.
 
-Independent of the kind are: the members that are ranked, the reference that is never mutated, the
-exploring of policies that copy none, the probability that a rival is better, and the drawing of a
-donor.
+The common part decides which members are ranked, never mutates the reference, lets policies without
+a donor explore, computes the probability that a rival is better, and draws a donor.
 
 The best of many noisy ratings owe part of their lead to luck. So the probability that a rival is
-better is that of empirical Bayes (Efron and Morris, "Stein's estimation rule and its competitors",
-1973): skills are spread around their mean with variance tau^2, the ratings' variance minus that of
-the noise. For a gap d with deviation s that is Phi(d / s sqrt(k)), with
-k = 2 tau^2 / (2 tau^2 + s^2).
+better is computed by empirical Bayes (Efron and Morris, "Stein's estimation rule and its
+competitors", 1973): skills have variance tau^2 around their mean, the ratings' variance minus that
+of the noise. For a difference d of ratings with deviation s, the probability is
+Phi(d / s sqrt(k)), with k = 2 tau^2 / (2 tau^2 + s^2).
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from populations.pbt.ranking import Ranking
 from populations.ratings.model import probability_positive
 
 MAX_PAIRS = 64
-"""Differences that the noise of ratings is estimated from."""
+"""Maximum number of pairs from which the noise of ratings is estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """Figures that a rule decides by.
+    """Input of a rule: the policy to decide about, and the members to compare it with.
 
     Attributes:
         own: Member that the decision is about.
-        ranked: All ranked members, ``own`` among them, best rating first; two or more. Their
-            ratings are finite.
+        ranked: All ranked members, two or more, ``own`` included, best rating first. Their ratings
+            are finite.
         ranking: The same members in other orders.
         difference: Rating differences of the last fit.
         common: Scores against common opponents; None in cooperation.
-        rng: Generator of rules that draw a rival.
+        rng: Generator for rules that draw a rival.
         skill_variance: tau^2 of the module's docstring, Elo squared; infinite where it is too large
             for a float.
     """
@@ -63,12 +62,12 @@ class Contest:
     skill_variance: float
 
     def draw_rival(self) -> Member:
-        """Return one of the others, uniformly."""
+        """Draw one of the other ranked members, uniformly."""
         others = [member for member in self.ranked if member.policy != self.own.policy]
         return others[int(self.rng.integers(len(others)))]
 
     def compare(self, rival: Member) -> Comparison | None:
-        """Compare by ratings, with the variance of their difference; None if that is unknown."""
+        """Compare a rival with ``own`` by ratings; None if their difference is unknown."""
         known = _known_difference(self.difference, rival, self.own)
         if known is None:
             return None
@@ -79,7 +78,7 @@ class Contest:
             measure="rating",
             difference=gap,
             deviation=deviation,
-            # The gap has the posterior mean k d and variance k s^2: Phi(k d / (sqrt(k) s)).
+            # The difference has posterior mean k d and variance k s^2: P = Phi(k d / (sqrt(k) s)).
             probability_better=probability_positive(gap * math.sqrt(share), deviation),
         )
 
@@ -89,11 +88,11 @@ class Verdict:
     """Answer of a rule.
 
     Attributes:
-        reason: Reason for the event log, where no donor is copied.
+        reason: Reason for the event, used if there is no donor.
         donors: Comparisons with the members that may be copied.
-        is_ahead: Whether no donor is copied because the policy is good: it stays unchanged.
-        comparison: Comparison with a rival that is no donor.
-        num_selected: Size of the bottom and of the top group; 0 without such groups.
+        is_ahead: Whether the policy is among the best, so that it stays unchanged.
+        comparison: Comparison with the rival, if the rival is no donor.
+        num_selected: Size of the bottom and of the top group; 0 for rules without groups.
     """
 
     reason: str
@@ -105,7 +104,7 @@ class Verdict:
 
 @runtime_checkable
 class Rule(Protocol):
-    """The one thing in which kinds of exploitation differ. Keeps no state."""
+    """Rule that names donors: the only difference between kinds of exploitation. Keeps no state."""
 
     def select_donors(self, contest: Contest) -> Verdict:
         """Name the donors of ``contest.own``."""
@@ -113,17 +112,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Implementation of `populations.core.Exploit`: a rule among the members that are ranked.
+    """Implementation of `populations.core.Exploit`: a rule applied to the ranked members.
 
-    A policy that copies none and is not ahead keeps its weights and explores its hyperparameters.
-    The reference member is never mutated: as a bad one it takes a donor's weights and
-    hyperparameters as they are.
+    A policy without a donor that is not ahead keeps its weights and explores its hyperparameters.
+    The reference member is never mutated: when it copies a donor, it takes the weights and
+    hyperparameters unchanged.
 
     Attributes:
         rule: Rule that names the donors.
-        min_matches: Evaluation matches of its generation without which a policy is not ranked: it
-            neither copies nor donates.
-        mutate_others: Whether policies that copy none explore.
+        min_matches: Minimum number of evaluation matches in a policy's generation; a policy with
+            fewer is not ranked, so it neither copies nor donates.
+        mutate_others: Whether policies without a donor explore.
     """
 
     rule: Rule
@@ -132,7 +131,7 @@ class Selection:
     _rankings: dict[PolicyId, Ranking] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Rankings by the first of the members: each role is ranked apart. Only to save time."""
+    """Cached rankings, one for each group of members, by the group's first policy."""
 
     def decide(
         self,
@@ -150,12 +149,11 @@ class Selection:
         """
         evidence = evidence_about(policy, members)
         ranking = self._ranking(members)
-        # The ranking has no bounds here: it is the order of the ratings, which evidence tells and
-        # draws rely on.
+        # Evidence and draws use the order by ratings alone, without deviations.
         ranked = ranking.order()
         evidence = replace(evidence, num_ranked=len(ranked))
         rank = next((rank for rank, member in enumerate(ranked) if member.policy == policy), None)
-        # A policy that is not ranked is not bad: it trains on and is looked at again.
+        # A policy without a rank is not judged: it trains on, and the decision is repeated later.
         if rank is None:
             return NotReady(reason=self._why_unranked(evidence), evidence=evidence)
         if len(ranked) < 2:
@@ -190,7 +188,7 @@ class Selection:
         ranking = self._rankings.get(first)
         if ranking is None:
             ranking = self._rankings[first] = Ranking(min_matches=self.min_matches)
-        # The ranking is updated before every use, so that it is that of the members just given.
+        # The ranking must be that of the members just given, so it is updated before each use.
         ranking.update(members)
         return ranking
 
@@ -208,30 +206,30 @@ class Selection:
 
 
 def estimate_skill_variance(ranked: Sequence[Member], *, difference: RatingDifference) -> float:
-    """Return the variance of ratings above that of their noise; Elo squared, at least 0.
+    """Return tau^2: the ratings' variance minus that of their noise; Elo squared, at least 0.
 
-    The noise is half the mean variance of differences, so what all ratings share (how far away the
-    anchor is) does not count. Each policy, or 64 of them evenly chosen, is compared with the one
-    half the ranking away.
+    The noise is half the mean variance of differences, so an error common to all ratings (their
+    distance from the anchor) does not count. Each policy, or at most 64 at equal distances in the
+    ranking, is compared with the policy half the ranking away.
 
     Args:
-        ranked: Two or more with finite ratings, in order.
-        difference: Rating difference of two of them.
+        ranked: Two or more members with finite ratings, best first.
+        difference: Function from two policies to their rating difference.
     """
     ratings = [member.rating for member in ranked if member.rating is not None]
     mean = sum(ratings) / len(ratings)
     total = sum((rating - mean) * (rating - mean) for rating in ratings) / (len(ratings) - 1)
     if not math.isfinite(total):
         return math.inf
-    # i - half goes round at the start: negative indices count from the end.
+    # A negative i - half counts from the end of the ranking, which is intended.
     half, stride = len(ranked) // 2, -(-len(ranked) // MAX_PAIRS)
     noises = [
-        # Var(i - j) / 2 is the mean of both noises; errors common to both cancel.
+        # Var(i - j) / 2 is the mean noise variance of the two; errors common to both cancel.
         known[1] * known[1] / 2.0
         for i in range(0, len(ranked), stride)
         if (known := _known_difference(difference, ranked[i], ranked[i - half])) is not None
     ]
-    # Estimated noise can exceed the spread of equals.
+    # If all policies are about equal, the estimated noise can exceed the variance of ratings.
     return max(total - sum(noises) / len(noises), 0.0) if noises else 0.0
 
 
@@ -244,17 +242,17 @@ def _known_difference(
 
 def _shrinkage(deviation: float, *, skill_variance: float) -> float:
     """Return the k of the module's docstring, in [0, 1]; 1 if the difference is exact."""
-    noise = deviation * deviation / 2.0  # 0 as well where the square of a float vanishes
+    noise = deviation * deviation / 2.0  # 0 also where the square underflows
     if noise == 0.0 or skill_variance == math.inf:
         return 1.0
     return skill_variance / (skill_variance + noise)
 
 
 def evidence_about(policy: PolicyId, members: Sequence[Member]) -> Evidence:
-    """Return what is known of a policy before any ranking.
+    """Return the evidence about a policy before any ranking: its rating and matches.
 
     Raises:
-        ValueError: If it is not among the members.
+        ValueError: If the policy is not among the members.
     """
     member = next((member for member in members if member.policy == policy), None)
     if member is None:
@@ -271,19 +269,20 @@ def evidence_about(policy: PolicyId, members: Sequence[Member]) -> Evidence:
 
 
 def _copy(contest: Contest, donors: Sequence[Comparison], *, evidence: Evidence) -> ExploitDonor:
-    """Draw one of the donors. Its gap is told in Elo, whatever the rule compared."""
+    """Draw one of the donors; the decision reports the difference in Elo for every rule."""
     chosen = donors[int(contest.rng.integers(len(donors)))]
     rank, donor = next(
         (rank, member)
         for rank, member in enumerate(contest.ranked)
         if member.policy == chosen.rival
     )
-    # Known: every rule has compared its donors by ratings.
+    # Every rule has compared its donors by ratings, so the difference is known.
     gap = contest.compare(donor)
     assert gap is not None
     assert gap.probability_better is not None
     assert donor.rating is not None
-    # Rivals are drawn from the others, and `truncation` has no donors for one of the best.
+    # A policy never copies itself: rivals are other members, and `truncation` names no donor for a
+    # policy among the best.
     assert donor.policy != contest.own.policy
     return ExploitDonor(
         donor=donor.policy,

@@ -30,14 +30,14 @@ class ImmigrationConfig(Model):
 
     @model_serializer
     def _as_written(self) -> dict[str, object]:
-        # ``from`` is a word of Python's, so the attribute has another name.
+        # ``from`` is a keyword of Python, so the attribute has another name.
         return {"probability": self.probability, "from": self.players}
 
 
 class PbtSection(FractionSettings):
     """Population-based training: who copies whom, and what changes then."""
 
-    # A string and no Literal: a user's own class is named here, too.
+    # The type is a string and no Literal, because users may name their own class here.
     exploit: str = "truncation"
     """``truncation``: the worst copy the best; ``binary_tournament``: a random other, if surely
     better; ``welch``: a random other, if a test on matches finds it better; ``predicted_win``: a
@@ -91,7 +91,7 @@ class PbtSection(FractionSettings):
 
 
 if TYPE_CHECKING:
-    # A rule's own keys are read by the rule alone.
+    # Only a rule reads its own keys, so type checkers need not know them.
     PbtConfig = PbtSection
 else:
     PbtConfig = with_settings(PbtSection, EXPLOITS, EXPLORES)

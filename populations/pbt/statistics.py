@@ -20,15 +20,17 @@ Opponent = TypeVar("Opponent")
 
 
 def welch_test(first: Member, second: Member) -> Comparison:
-    """Compare two mean returns whose variances may differ; the first one is the rival.
+    """Compare two mean returns whose variances may differ, by Welch's t-test.
+
+    The first member is the rival.
 
     With v_i = s_i^2 / n_i: t = (m_1 - m_2) / sqrt(v_1 + v_2), and
     degrees of freedom (v_1 + v_2)^2 / (v_1^2 / (n_1 - 1) + v_2^2 / (n_2 - 1)).
 
     Raises:
-        ValueError: If one has fewer than two returns.
+        ValueError: If a member has fewer than two returns.
     """
-    from scipy.special import stdtr  # here, because importing it takes a while
+    from scipy.special import stdtr  # imported late, because the import takes a while
 
     n1, n2 = first.num_returns, second.num_returns
     if min(n1, n2) < 2:
@@ -39,9 +41,9 @@ def welch_test(first: Member, second: Member) -> Comparison:
     deviation = math.sqrt(v1 + v2)
     if deviation == 0.0:
         return _without_variance(first.policy, difference, measure="return")
-    share = v1 / (v1 + v2)  # the same formula, but squares of tiny variances do not vanish
-    # The degrees of freedom are 1 / (c^2 / (n_1 - 1) + (1 - c)^2 / (n_2 - 1)), c = v_1 / (v_1 +
-    # v_2).
+    share = v1 / (v1 + v2)
+    # The degrees of freedom are 1 / (c^2 / (n_1 - 1) + (1 - c)^2 / (n_2 - 1)) with c = v_1 / (v_1 +
+    # v_2): the formula above, written so that squares of tiny variances do not underflow.
     freedom = 1.0 / (share**2 / (n1 - 1) + (1.0 - share) ** 2 / (n2 - 1))
     t = difference / deviation
     return Comparison(
@@ -51,19 +53,20 @@ def welch_test(first: Member, second: Member) -> Comparison:
         deviation=deviation,
         statistic=t,
         degrees_of_freedom=freedom,
-        # The test has two tails.
+        # The test is two-sided, so the probability of one tail is doubled.
         p_value=min(2.0 * float(stdtr(freedom, -abs(t))), 1.0),
     )
 
 
 def two_proportion_test(rival: PolicyId, first: Score, second: Score) -> Comparison:
-    """Compare two shares of points; the first one is the rival's.
+    """Compare points per match of two players by a z-test; the first score is the rival's.
 
     With p = (x_1 + x_2) / (n_1 + n_2): z = (x_1 / n_1 - x_2 / n_2) / sqrt(p (1 - p)
-    (1 / n_1 + 1 / n_2)). Draws, as half points, vary less than that says, so the test is careful.
+    (1 / n_1 + 1 / n_2)). Draws, as half points, have a lower variance than assumed here, so the
+    test is conservative.
 
     Raises:
-        ValueError: If one has no matches.
+        ValueError: If a score has no matches.
     """
     if min(first.matches, second.matches) <= 0:
         raise ValueError(f"both need matches, got {first.matches} and {second.matches}")
@@ -86,26 +89,27 @@ def two_proportion_test(rival: PolicyId, first: Score, second: Score) -> Compari
 
 
 def pooled_share(first: Score, second: Score) -> float:
-    """Return points per match of both together, in [0, 1]."""
+    """Return points per match of both scores together, in [0, 1]."""
     share = (first.points + second.points) / (first.matches + second.matches)
-    # Sums of weighted points can leave the range by rounding.
+    # Sums of weighted points may leave the range by rounding.
     return min(max(share, 0.0), 1.0)
 
 
 def on_common_opponents(
     first: Mapping[Opponent, Score], second: Mapping[Opponent, Score]
 ) -> tuple[Score, Score] | None:
-    """Return scores against the opponents that both have met, with the same mix of opponents.
+    """Return two players' scores against common opponents, with the same mix of opponents.
 
-    Of each opponent as many matches count for both as the one with fewer has; the other's points
-    are scaled down. Without that, who was given the weaker opponents more often would look better.
+    Against each opponent both players count the lower of their two numbers of matches, and points
+    are scaled down to it. Otherwise the player with more matches against weak opponents would seem
+    better.
 
     Args:
-        first: Scores of one player by opponent, the two themselves left out.
-        second: Scores of the other.
+        first: Scores of one player by opponent, without matches between the two players.
+        second: Scores of the other player, likewise.
 
     Returns:
-        The two scores; None if there is no common opponent.
+        Scores of the first and of the second player; None if there is no common opponent.
     """
     points_first = points_second = matches = 0.0
     for opponent, one in first.items():
@@ -123,20 +127,20 @@ def on_common_opponents(
 
 
 def standard_quantile(probability: float) -> float:
-    """Return deviations from its mean below which a normal variable is with this probability.
+    """Return the quantile z of the standard normal distribution, but at least 0.
 
-    0 for probabilities up to 0.5, so that bounds never change places.
+    It is 0 for probabilities up to 0.5, so that a lower bound never exceeds an upper bound.
     """
     if probability <= 0.5:
         return 0.0
-    # inv_cdf refuses 1.
+    # inv_cdf raises an error at 1.
     return NormalDist().inv_cdf(min(probability, 1.0 - 1e-12))
 
 
 def _without_variance(
     rival: PolicyId, difference: float, *, measure: Literal["return", "score"]
 ) -> Comparison:
-    # A statistic would be 0 / 0 or infinite.
+    # The test statistic would be 0 / 0 or infinite, so it is left out.
     return Comparison(
         rival=rival,
         measure=measure,

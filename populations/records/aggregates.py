@@ -1,4 +1,4 @@
-"""Aggregates of tallies, kept beside them so that the tallies need not be read again.
+"""Sums over tallies, stored in the journal so that the tallies need not be read again.
 
 They are rows of the journal like those of `populations.records.rows`.
 
@@ -26,27 +26,27 @@ class Row(Struct, frozen=True, kw_only=True):
 
 
 class RecordRow(Row, frozen=True, kw_only=True, gc=False):
-    """Evaluation matches of one entrant: the fold of the evaluation tallies that name it.
+    """Evaluation matches of one entrant: sums over the evaluation tallies that name it.
 
-    A policy's generation has a row, too, once weights of it are gone: the sum of theirs
-    (`populations.league.merging`).
+    A generation of a policy has a row, too, once weights of it are removed: their results are
+    added up there (`populations.league.merging`).
 
     Attributes:
         population: Population whose agents it played; ``bot:random`` has a row in each.
-        entrant: Weights digest or bot; of weights that are gone the policy and generation.
+        entrant: Weights digest or bot; for removed weights, the policy and generation.
         matches: Number of matches, counted once for each of its seats.
-        wins: Wins over its pairs of seats; so are draws and losses.
-        draws: As ``wins``.
-        losses: As ``wins``.
+        wins: Number of wins, counted over pairs of one of its seats and one of another side.
+        draws: Number of draws, counted like ``wins``.
+        losses: Number of losses, counted like ``wins``.
         return_sum: Sum of returns over its matches.
         return_sum_of_squares: Sum of squared returns over its matches.
-        score_sum: Sum of its scores over these pairs, where scores are margins. None: one for a win
-            and half for a draw.
+        score_sum: Sum of its scores over these pairs, where scores are margins. None where scores
+            are 1 for a win and 1/2 for a draw, which the counts give.
     """
 
     population: str
     entrant: Entrant
-    # Whole numbers: evaluation matches do not decay.
+    # These are whole numbers, because evaluation matches do not decay.
     matches: int = 0
     wins: int = 0
     draws: int = 0
@@ -62,29 +62,29 @@ class RecordRow(Row, frozen=True, kw_only=True, gc=False):
 
     @property
     def points(self) -> float:
-        """Sum of its scores."""
+        """Sum of the entrant's scores over its pairs of seats."""
         return self.wins + 0.5 * self.draws if self.score_sum is None else self.score_sum
 
     @property
     def score(self) -> float | None:
-        """Score per opponent; None where nobody was compared."""
+        """Mean score per opponent, in [0, 1]; None without an opponent."""
         return mean_score(self.points, self.wins + self.draws + self.losses)
 
 
 class PairRow(Row, frozen=True, kw_only=True, gc=False):
-    """Results of two entrants in two seats: the fold of the tallies in which they met.
+    """Results of two entrants in two seats: sums over the tallies of their matches.
 
     With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that no match
     counts more than once for a player. Evaluation matches do not decay, and ``first_seat`` is the
     lower seat. Training matches decay with later ones of the same two entrants in any seats
-    (`populations.league.payoff`), and ``first`` is the entrant that sorts lower. What players that
-    are gone say of two that stay is a row of one seat, too, as if both were equals and had played
-    so many matches (`populations.league.merging.Link`).
+    (`populations.league.payoff`), and ``first`` is the entrant that sorts lower. Removed players
+    leave rows, too: matches against them become equivalent matches between the entrants that
+    remain, with ``first_seat`` equal to ``second_seat`` (`populations.league.merging.Link`).
 
     Attributes:
-        kind: Kind of the assignments; ``merged``: none, it is of players that are gone.
+        kind: Kind of the assignments; ``merged``: equivalent matches that removed players left.
         first: An entrant.
-        second: Another entrant; never the same in the same population.
+        second: Another entrant; two entrants of one population are never the same.
         first_seat: Index of the seat of ``first``.
         second_seat: Index of the seat of ``second``.
         wins: Wins of ``first``.
@@ -92,9 +92,9 @@ class PairRow(Row, frozen=True, kw_only=True, gc=False):
         losses: Losses of ``first``.
         first_return_sum: Sum of the returns of ``first``'s seat.
         second_return_sum: Sum of the returns of ``second``'s seat.
-        score_sum: Sum of ``first``'s scores, where scores are margins. None: one for a win and half
-            for a draw.
-        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
+        score_sum: Sum of ``first``'s scores, where scores are margins. None where scores are 1 for
+            a win and 1/2 for a draw, which the counts give.
+        square_sum: Sum of the squares of these scores; None where ``score_sum`` is None.
     """
 
     kind: Literal["train", "evaluate", "merged"]
@@ -102,7 +102,7 @@ class PairRow(Row, frozen=True, kw_only=True, gc=False):
     second: Entrant
     first_seat: int
     second_seat: int
-    # Not whole: a pair of seats counts 1/(n - 1) of a match, and training matches decay.
+    # Counts are fractions: a pair of seats counts 1/(n - 1), and training matches decay.
     wins: float = 0.0
     draws: float = 0.0
     losses: float = 0.0

@@ -1,4 +1,4 @@
-"""How the fields of rows are stored: as native SQL values, packed numbers, or JSON text.
+"""Storage of the fields of rows: as native SQL values, packed numbers, or JSON text.
 
 Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage/test_journal.py`.
 """
@@ -21,10 +21,10 @@ from arena.codec import folded
 from arena.types import Entrant
 
 Annotation = Any
-"""Type expression; typing has no static type for those."""
+"""Type annotation of a field, as an object; Python has no static type for annotations."""
 
 Plain = Any
-"""Parsed JSON on the way in, a typed value on the way out."""
+"""Parsed JSON where a value is decoded, or a field's typed value where it is encoded."""
 
 Value = None | int | float | str | bytes
 
@@ -35,22 +35,24 @@ _NATIVE: Mapping[object, str] = {
     str: "TEXT",
     bytes: "BLOB",
 }
-# SQLite's INTEGER has 64 bits with the sign.
+# An INTEGER of SQLite has 64 bits, sign included.
 _MAX_INTEGER = 2**63 - 1
 _UNIONS: tuple[object, ...] = (Union, types.UnionType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """How one field is stored.
+    """Storage of one field of a row as a column of SQLite.
 
     Attributes:
         name: Name of the field and of the column.
         declaration: SQL type and constraints.
-        encode: To what SQLite takes; ValueError for what must not be stored.
-        decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:
-            what SQLite gives is the value.
-        decode_tagged: Instead of ``decode``, where the row's ``kind`` says what the value is.
+        encode: Function from the field's value to the stored one; it raises ValueError for a value
+            that must not be stored.
+        decode: Function from the stored value to the field's; it raises ValueError or TypeError for
+            a damaged value. None: both values are the same.
+        decode_tagged: Function used in place of ``decode`` for a union of types; its second
+            argument is the row's ``kind``, which selects the type.
     """
 
     name: str
@@ -61,14 +63,15 @@ class Column:
 
 
 def column_of(name: str, annotation: Annotation) -> Column:
-    """Return how a field with a type is stored."""
+    """Return the column that stores a field, by the field's name and type annotation."""
     kind, is_optional = _without_none(annotation)
-    # Before NewTypes are unwrapped below: no other text repeats so often.
+    # Entrants are recognized before `bare` unwraps the NewType: their texts repeat the most, so
+    # reading shares them.
     if kind is Entrant and not is_optional:
         return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
     kind = bare(kind)
     if _origin(kind) is Literal:
-        # Checked when it is written, too: a word that is not among them could not be read again.
+        # Writing checks the word, too, because reading would refuse an unknown one.
         check = _word(frozenset(get_args(kind)))
         return Column(name=name, declaration="TEXT NOT NULL", encode=check, decode=check)
     if kind in _NATIVE:
@@ -84,14 +87,14 @@ def column_of(name: str, annotation: Annotation) -> Column:
         name=name,
         declaration="TEXT NOT NULL",
         encode=to_json,
-        # The JSON of a union does not name its class; the row's ``kind`` does.
+        # The JSON of a union does not name the class of its value; the row's ``kind`` does.
         decode=None if is_union(kind) else json_reader(kind),
         decode_tagged=_tagged_json_decode(kind) if is_union(kind) else None,
     )
 
 
 def _without_none(annotation: Annotation) -> tuple[Annotation, bool]:
-    """Split ``X | None`` into X and whether None was there."""
+    """Split ``X | None`` into X and True; any other annotation is returned with False."""
     if is_union(annotation):
         kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
         if len(kinds) == 1:
@@ -110,11 +113,11 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
         if kind is bytes:
             return bytes(value)
         if kind is float:
-            # Plus 0.0: SQLite has no -0.0.
+            # Adding 0.0 turns -0.0, which SQLite cannot store, into 0.0.
             return require_finite(float(value) + 0.0, name=name)
         if abs(int(value)) > _MAX_INTEGER:
             raise ValueError(f"{name} must fit 64 bits, got {value!r}")
-        # bool is stored as 0 or 1.
+        # SQLite has no bool, so True and False become 1 and 0.
         return int(value)
 
     return Column(
@@ -126,8 +129,8 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
 
 
 def _native_decode(kind: type, *, is_optional: bool) -> Callable[[Plain], Plain] | None:
-    """Return how a native value is read; None: it is the field's value as it is."""
-    # STRICT tables hold no other type than the column's, but SQLite has no bool.
+    """Return the function that decodes a native value; None: no decoding is needed."""
+    # A STRICT table has only values of the column's type, but a bool is stored as an integer.
     if kind is bool:
         return lambda value: None if value is None else bool(value)
     return None
@@ -143,13 +146,13 @@ def _word(words: frozenset[str]) -> Callable[[Plain], Plain]:
 
 
 def _shared(entrant: str) -> str:
-    """Return the one copy of an entrant's name."""
-    # The rows of pairs name the same entrants again and again.
+    """Return the interned string of an entrant, so that equal names share one object in memory."""
+    # Millions of pair rows may name the same few thousand entrants.
     return sys.intern(entrant)
 
 
 def _pack_floats(values: Sequence[float], *, name: str) -> bytes:
-    # Little-endian on every machine, for a run's directory may be moved.
+    # The bytes are little-endian everywhere, because a run's directory may move to another machine.
     array = np.asarray(values, dtype="<f8")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
@@ -162,8 +165,8 @@ def _unpack_floats(data: bytes) -> tuple[float, ...]:
 
 
 def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
-    """Decode JSON text of a union of Structs, told apart by the row's ``kind``."""
-    # Names of the classes in lower case are the values of ``kind``.
+    """Return the decoder of a union of Structs: the row's ``kind`` selects one of them."""
+    # The values of ``kind`` are the class names in lower case.
     by_kind = {member.__name__.lower(): json_reader(member) for member in get_args(kind)}
 
     def decode(text: str, tag: Plain) -> Plain:
@@ -188,7 +191,7 @@ def to_json(value: object) -> str:
 
 def _as_plain(value: object) -> object:
     if isinstance(value, msgspec.Struct):
-        # All fields: a later release may have other defaults.
+        # Fields with default values are written, too: a later release may have other defaults.
         return {name: _shorter(item) for name, item in msgspec.structs.asdict(value).items()}
     if isinstance(value, Mapping):
         return dict(value)
@@ -196,13 +199,16 @@ def _as_plain(value: object) -> object:
 
 
 def _shorter(item: Plain) -> Plain:
-    """Return a list of many equal players as a line: as it is, it takes a page of the journal."""
+    """Return a tuple with many equal items in the short form of `folded`; other values unchanged.
+
+    An evaluation's message repeats its players hundreds of times, which would take a whole page.
+    """
     if not isinstance(item, tuple):
         return item
     try:
         return folded(item) or item
     except TypeError:
-        # Trainees have hyperparameters, which have no hash.
+        # Folding needs hashable items, and trainees have mappings of hyperparameters.
         return item
 
 
@@ -212,12 +218,12 @@ _ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",",
 def json_reader(kind: Annotation) -> Callable[[str], Plain]:
     """Return a function from JSON text to a value of a type, compiled once.
 
-    The function raises ValueError for other texts.
+    The function raises ValueError for text that is no such value.
     """
     read = msgspec.json.Decoder(kind).decode
     is_folded = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-    # To msgspec's own reader whole numbers of more than 64 bits are floats. Hyperparameters have
-    # no such numbers, for msgpack has none; an event may.
+    # msgspec's own reader turns integers of more than 64 bits into floats. An event may have such
+    # integers; hyperparameters cannot, because msgpack has none.
     is_free = Any in get_args(kind)
 
     def decode(text: str) -> Plain:
@@ -233,12 +239,16 @@ def json_reader(kind: Annotation) -> Callable[[str], Plain]:
 
 
 def _origin(annotation: Annotation) -> object:
-    """Return ``tuple`` of ``tuple[int, ...]``, ``Literal`` of a Literal, a union of ``X | Y``."""
+    """Return the generic behind an annotation: ``tuple`` for ``tuple[int, ...]``, and so on."""
     return get_origin(annotation)
 
 
 def _unfolded(data: dict[str, Plain]) -> Plain:
-    """Return the list that different items and their places stand for; anything else as it is."""
+    """Return the list that `folded` shortened to distinct items and indices; else the data itself.
+
+    Raises:
+        ValueError: If an index is not that of an item.
+    """
     items, index = data.get("items"), data.get("index")
     if len(data) != 2 or type(items) is not list or type(index) is not list:
         return data
@@ -248,7 +258,7 @@ def _unfolded(data: dict[str, Plain]) -> Plain:
 
 
 def bare(annotation: Annotation) -> Annotation:
-    """Return the type behind a ``NewType`` and behind bounds."""
+    """Return the type behind ``NewType`` and ``Annotated``."""
     while True:
         if isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
@@ -264,7 +274,7 @@ def is_union(annotation: Annotation) -> bool:
 
 
 def require_finite(value: float, *, name: str) -> float:
-    """Return a number that may be stored.
+    """Return a number unchanged after checking that it is finite.
 
     Raises:
         ValueError: If it is a NaN or an infinity.

@@ -1,6 +1,7 @@
 """Kinds of events: every name that an event of the journal can have, and its meaning.
 
-Names stay: scripts and hooks of users ask for them. `EventRow.data` has the numbers of each event.
+Names never change, because scripts and hooks of users depend on them. The numbers of an event are
+in `EventRow.data`.
 
 Tests: `tests/docs/test_reference.py` compares the names with those in the code.
 """
@@ -29,7 +30,7 @@ RUN_EVENTS: Mapping[str, str] = {
     "run_stopped": "The run was interrupted, and everything is saved.",
     "run_failed": "The run cannot go on; `reason` says why.",
 }
-"""The run as a whole."""
+"""Events of the run as a whole."""
 
 LEARNER_EVENTS: Mapping[str, str] = {
     "learner_joined": "A learner process has connected; `proof` is that of its results, `versions` "
@@ -45,7 +46,7 @@ LEARNER_EVENTS: Mapping[str, str] = {
     "assignment_failed": "An assignment was given back; `failure` is its kind.",
     "episodes_dropped": "A learner dropped episodes in flight for lack of memory.",
 }
-"""Learners and their assignments."""
+"""Events of learners and their assignments."""
 
 EVOLUTION_EVENTS: Mapping[str, str] = {
     "exploited": "A policy copied a donor's weights, with the numbers that decided.",
@@ -64,7 +65,7 @@ EVOLUTION_EVENTS: Mapping[str, str] = {
     "quarantined": "A policy is trained, rated and copied no more; `reason` says why.",
     "learning_rate_halved": "A quarantined policy goes on with half its learning rate.",
 }
-"""Population-based training: what happened to a policy, and why."""
+"""Events of population-based training: changes of a policy, with their reasons."""
 
 LEAGUE_EVENTS: Mapping[str, str] = {
     "ghost_created": "A policy left a frozen copy as an opponent.",
@@ -82,7 +83,7 @@ LEAGUE_EVENTS: Mapping[str, str] = {
     "alert": "A state that needs attention began.",
     "alert_cleared": "That state is over.",
 }
-"""Ghosts, ratings and alerts."""
+"""Events of ghosts, ratings and alerts."""
 
 STORAGE_EVENTS: Mapping[str, str] = {
     "paused": "Nothing finishes any more, and nobody is to blame; the run waits and tries again.",
@@ -104,7 +105,7 @@ STORAGE_EVENTS: Mapping[str, str] = {
     "ghost_restored": "A repair found a ghost intact that was marked as damaged.",
     "policy_restored": "A repair brought a quarantined policy back to an intact checkpoint.",
 }
-"""Pauses, the disk, and repairs of what it lost."""
+"""Events of pauses, of the disk, and of repairs after damage."""
 
 EVENT_KINDS: Mapping[str, str] = {
     **RUN_EVENTS,
@@ -113,4 +114,4 @@ EVENT_KINDS: Mapping[str, str] = {
     **LEAGUE_EVENTS,
     **STORAGE_EVENTS,
 }
-"""All kinds."""
+"""Meanings of all kinds of events, by name."""

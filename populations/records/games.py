@@ -1,4 +1,4 @@
-"""Games that are kept: how they ended, which are the worst of a player, and which of many stay.
+"""Recorded evaluation games: their results, a player's worst ones, and which are retained.
 
 Tests: `tests/populations/records/test_games.py`.
 """
@@ -12,20 +12,20 @@ from arena.types import Digest, Entrant, Player, PlayerId, PolicyId, Seat, ghost
 from populations.records.rows import CheckpointRow, GameRow
 
 MAX_HELD = 20
-"""Newest defeats of a population's champion whose players' weights are kept."""
+"""Maximum number of a champion's newest defeats whose players' weights are retained for replays."""
 
 
 def margin(game: GameRow, place: int, *, seats: Sequence[Seat]) -> float:
-    """Return how a game ended for one of its places (an index of ``game.seats``).
+    """Return the result of a game for one of its places (an index of ``game.seats``).
 
     Args:
         game: The game.
-        place: Place in it.
+        place: Index of the player in ``game.seats``.
         seats: Seats of the environment.
 
     Returns:
-        Points of its side less those of the best other side: above 0 is a victory, below a defeat;
-        in cooperation its return.
+        Points of the player's side minus the points of the best other side: positive for a victory,
+        negative for a defeat. In cooperation, which has no points, the player's return.
     """
     if not game.points:
         return game.returns[place]
@@ -35,16 +35,16 @@ def margin(game: GameRow, place: int, *, seats: Sequence[Seat]) -> float:
 
 
 def line_of(player: str) -> str:
-    """Return the policy of a player of the run, whichever weights play; a player from outside."""
+    """Return the policy of a ghost or policy; the name itself of a player from outside the run."""
     return player if is_external(player) else player.partition("@")[0]
 
 
 def played_as(player: Player, made: Mapping[Digest, CheckpointRow]) -> PlayerId:
-    """Return a player's id with the agent steps of its weights, as a ghost has one.
+    """Return a player's id with the agent steps of its weights, in the form of a ghost's id.
 
     Args:
-        player: Player as it was asked to play.
-        made: Origin of weights, by digest.
+        player: Player in the assignment's message.
+        made: Checkpoint in which weights were first saved, by digest.
     """
     origin = None if player.weights is None else made.get(player.weights.digest)
     if origin is None or "@" in player.player or is_external(player.player):
@@ -55,7 +55,7 @@ def played_as(player: Player, made: Mapping[Digest, CheckpointRow]) -> PlayerId:
 def worst_games(
     games: Iterable[GameRow], players: Iterable[str], *, seats: Sequence[Seat]
 ) -> list[GameRow]:
-    """Return the games in which a player sits, the worst for it first, of equal ones the newest.
+    """Return a player's games, its worst result first; among equal results the newest is first.
 
     Args:
         games: Games in order of commit.
@@ -71,24 +71,24 @@ def worst_games(
         )
 
     found = [(worst(game, mine), game) for game in games if (mine := places(game, names))]
-    # A stable sort of the newest first.
+    # The sort is stable, so the newest of equal results stays first.
     return [game for _, game in sorted(reversed(found), key=itemgetter(0))]
 
 
 def badness(points: float, paid: float, steps: int) -> tuple[float, float, int]:
-    """Return the sort key of how a game ended for a player, the worst first.
+    """Return the sort key of a player's result in a game; the worst result has the smallest key.
 
     Args:
-        points: Its points less those of the best other side.
-        paid: Its return.
+        points: The player's margin: its points minus the points of the best other side.
+        paid: Return of the player.
         steps: Steps of the game.
     """
-    # The quickest of equal defeats is worst, and the longest of other games.
+    # Among equal defeats the quickest is the worst, among other equal results the longest.
     return points, paid, steps if points < 0 else -steps
 
 
 def places(game: GameRow, names: set[str]) -> list[int]:
-    """Return the places in a game at which a player sits that has one of some names."""
+    """Return indices of a game's players whose id, entrant or policy is among some names."""
     return [
         place
         for place, (player, entrant) in enumerate(zip(game.players, game.entrants, strict=True))
@@ -97,7 +97,7 @@ def places(game: GameRow, names: set[str]) -> list[int]:
 
 
 def defeats(games: Iterable[GameRow], entrant: Entrant, *, seats: Sequence[Seat]) -> list[GameRow]:
-    """Return the games that weights lost against another side, in their order."""
+    """Return the games that an entrant lost against another side, in the order given."""
     return [
         game
         for game in games
@@ -113,35 +113,36 @@ def kept_games(
     champion: Entrant | None,
     seats: Sequence[Seat],
 ) -> set[str]:
-    """Choose the games of a population that stay when there are too many.
+    """Choose the games of a population that are retained when there are too many.
 
-    First the champion's newest defeats, in half of the places at most, then the newest game of each
-    pair, then its longest and its closest, then all others; of equal claims the newer ones.
+    Priority is in this order: the champion's newest defeats (at most half of ``keep``), the newest
+    game of each pair of players, the longest and the closest game of each pair, all other games.
+    Among games of equal priority the newer ones are retained.
 
     Args:
         games: Games of the population, in order of commit.
-        keep: Most games.
+        keep: Maximum number of retained games.
         champion: Weights of its champion; None: there is none yet.
         seats: Seats of the environment.
 
     Returns:
-        Ids of the games that stay.
+        Ids of the retained games.
     """
     claims: dict[str, int] = dict.fromkeys((game.game for game in games), 0)
     pairs: dict[tuple[str, ...], list[GameRow]] = {}
     for game in reversed(games):
         pairs.setdefault(tuple(sorted(map(line_of, game.players))), []).append(game)
     for newest_first in pairs.values():
-        # Of equals the newest: max takes the first one.
+        # max and min return the first of equal games, here the newest.
         longest = max(newest_first, key=lambda one: one.steps)
         closest = min(newest_first, key=lambda one: abs(margin(one, 0, seats=seats)))
         claims[longest.game] = claims[closest.game] = 1
         claims[newest_first[0].game] = 2
     if champion is not None:
         lost = defeats(games, champion, seats=seats)[-((keep + 1) // 2) :]
-        # All of them would leave nothing of other pairs where a champion stays for long.
+        # Defeats get at most half, or those of a long-lived champion would displace all others.
         claims.update(dict.fromkeys((one.game for one in lost), 3))
-    # A stable sort of the newest first.
+    # The sort is stable, so the newest of equal priority stays first.
     ranked = sorted(reversed(claims), key=lambda one: claims[one], reverse=True)
     return set(ranked[:keep])
 

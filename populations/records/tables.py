@@ -1,11 +1,11 @@
-"""Tables of frozen rows, in memory and in SQLite, one mapping for all kinds of rows.
+"""Tables of frozen rows, in memory and in SQLite, with one mapping between the two.
 
-A field of a row is a column: numbers and text natively, a tuple of floats as packed float64 (a fit
-has many), everything else as JSON text. Rows are returned in the order in which their keys were
-first written, the order of the tables in memory.
+A field of a row is a column: numbers and text are native values, a tuple of floats is packed
+float64 (a fit has many), everything else is JSON text. Rows are read in the order in which their
+keys were first written, which is also the order of the tables in memory.
 
-Each stored row has a seal, a checksum of its values: a flipped bit in a number or a name would be
-as believable as the true one. A row is read only if its seal fits.
+Each stored row has a seal, a checksum of its values, because a flipped bit in a number or a name
+could pass for a valid value. A row is read only if its seal matches.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ RowT = TypeVar("RowT", bound=Row)
 
 
 SEAL = "seal"
-"""Column of a row's seal, the last one of every table."""
+"""Name of the column of a row's seal, which is the last column of every table."""
 
 
 def seal_of(values: Sequence[Value]) -> int:
-    """Return the checksum of a row's values, in 32 bits with the sign: SQLite's shortest."""
-    # msgpack: 1, 1.0, "1" and NULL have different bytes, as in SQLite.
+    """Return the checksum of a row's values: a signed 32-bit number."""
+    # In msgpack 1, 1.0, "1" and NULL have different bytes, so the seal tells them apart.
     return zlib.crc32(msgpack.packb(values)) - 2**31
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return column names as SQL lists them."""
-    # Quoted: ``index`` and ``key`` are words of SQL.
+    """Return column names as a list in SQL."""
+    # Names are quoted, because ``index`` and ``key`` are keywords of SQL.
     return ", ".join(f'"{name}"' for name in names)
 
 
@@ -67,7 +67,7 @@ _SEAL_COLUMN = Column(name=SEAL, declaration="INTEGER NOT NULL", encode=int)
 
 
 class SqlTable(typing.Generic[RowT]):
-    """One kind of rows and its SQL. Immutable."""
+    """Table of one type of rows, with its SQL statements. Immutable."""
 
     def __init__(
         self,
@@ -84,20 +84,20 @@ class SqlTable(typing.Generic[RowT]):
             name: Name of the SQL table.
             row_type: Row type, whose fields are the columns.
             key: Columns of the primary key; None for a table of at most one row.
-            by: Secondary keys of rows in memory: functions from a row to its values.
-            first: Secondary keys of which only the first row of each value is asked for.
+            by: Secondary keys of rows in memory, by name: functions from a row to the key's values.
+            first: Secondary keys for `Table.first`: functions from a row to the key's one value.
         """
         self.by = by or {}
         self.first = first or {}
         self.name = name
         self.row_type = row_type
         self.key = key if isinstance(key, str) else ""
-        """Column of the primary key, if it is one."""
+        """Column of the primary key; empty if the key has several columns or none."""
         self._columns = tuple(
             column_of(own.name, own.type) for own in msgspec.structs.fields(row_type)
         )
         self.names = tuple(column.name for column in self._columns)
-        # Most columns need no decoding, and there are many rows.
+        # Most columns need no decoding, so each of the many rows decodes only the listed ones.
         self._decoded = [
             (index, column.decode)
             for index, column in enumerate(self._columns)
@@ -119,22 +119,22 @@ class SqlTable(typing.Generic[RowT]):
         self.select = f"SELECT {listed} FROM {name}"
         """All columns and the seal, without a condition."""
         places = ", ".join("?" * (len(self.names) + 1))
-        # STRICT: SQLite refuses values of other types, so native columns are not checked again.
+        # In a STRICT table SQLite refuses values of other types, so native columns need no check.
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
         if not keys:
-            # A constant key, so that the second row of a table without one replaces the first.
+            # A table without a key gets a constant one, so that a second row replaces the first.
             keys, listed, places = ("singleton",), f"{listed}, singleton", f"{places}, 1"
         self._key_columns = [column for column in self._columns if column.name in keys]
         conditions = " AND ".join(f'"{column.name}" = ?' for column in self._key_columns)
         self.delete = f"DELETE FROM {name} WHERE {conditions}"
-        # An upsert keeps the rowid, and so the order of first writing; REPLACE would not.
+        # An upsert preserves the rowid and so the order of first writing; REPLACE would not.
         self.upsert = (
             f"INSERT INTO {name} ({listed}) VALUES ({places}) ON CONFLICT ({_listed(keys)}) "
             f"DO UPDATE SET {changes}"
         )
 
     def _declarations(self, keys: tuple[str, ...]) -> str:
-        only = keys[0] if len(keys) == 1 else None  # an integer one is SQLite's rowid
+        only = keys[0] if len(keys) == 1 else None  # an integer key declared here is the rowid
         declared = [
             f'"{column.name}" {column.declaration}'
             + (" PRIMARY KEY" if column.name == only else "")
@@ -156,13 +156,13 @@ class SqlTable(typing.Generic[RowT]):
         return (*values, seal_of(values))
 
     def unsealed(self, stored: Sequence[Value]) -> Sequence[Value]:
-        """Return a row's values without its seal, which must fit them.
+        """Check a row's seal, and return the row's values without it.
 
         Args:
             stored: Values in the order of ``select``.
 
         Raises:
-            ValueError: If the seal is that of other values.
+            ValueError: If the seal does not match the values.
         """
         values, seal = stored[:-1], stored[-1]
         if seal != seal_of(values):
@@ -185,7 +185,7 @@ class SqlTable(typing.Generic[RowT]):
         return tuple(stored[name] for name in self.names)
 
     def decode(self, values: Sequence[Value]) -> RowT:
-        """Return the row of values in the order of ``select``, without the seal.
+        """Return the row that has some stored values, given in the order of ``select``, no seal.
 
         Raises:
             ValueError: If a value is damaged.
@@ -202,8 +202,8 @@ class SqlTable(typing.Generic[RowT]):
 class Table(dict[KeyT, RowT]):
     """Rows of one kind in memory, by key, in the order of first writing. Owned by one thread.
 
-    Rows are put and deleted by item, and in no other way: secondary keys follow. One is kept from
-    the first question on, so those that nobody asks for cost nothing.
+    Rows change only by item assignment and ``del``, which also update the indexes of secondary
+    keys. An index is built at the first call of `by` or `first`, so an unused one costs nothing.
     """
 
     __slots__ = ("_firsts", "_groups", "kind")
@@ -224,13 +224,14 @@ class Table(dict[KeyT, RowT]):
         super().__delitem__(key)
 
     def copy(self) -> Table[KeyT, RowT]:
-        """Return another table of the same rows."""
+        """Return a new table with the same rows."""
         return Table(self.kind, self.values())
 
     def by(self, name: str) -> dict[Any, dict[KeyT, RowT]]:
-        """Return the rows that have each value of a secondary key, by key, in the table's order.
+        """Return the rows for each value of a secondary key, by key, in the table's order.
 
-        No value is without rows. Not to be changed, and valid until a row is put or deleted.
+        Every value in the mapping has at least one row. Do not change the mapping; it is valid
+        until a row is put or deleted.
         """
         groups = self._groups.get(name)
         if groups is None:
@@ -243,8 +244,8 @@ class Table(dict[KeyT, RowT]):
     def first(self, name: str) -> Mapping[Any, RowT]:
         """Return the first row in the table's order for each value of a secondary key.
 
-        What is returned grows with the table, until a row is deleted or has another value; another
-        thread may read it.
+        The mapping is live: it grows with the table until a row is deleted or its value changes.
+        Another thread may read it.
         """
         firsts = self._firsts.get(name)
         if firsts is None:
@@ -264,7 +265,8 @@ class Table(dict[KeyT, RowT]):
                     if not groups[value]:
                         del groups[value]
             if old is not None and not set(before).issuperset(after):
-                # Its place among those that had the value before is found at the next question.
+                # The row's place among older rows of its new value is unknown, so the next call of
+                # `by` builds the index anew.
                 del self._groups[name]
             elif new is not None:
                 for value in after:
@@ -272,17 +274,17 @@ class Table(dict[KeyT, RowT]):
         for name, firsts in list(self._firsts.items()):
             value_of = self.kind.first[name]
             if new is None or (old is not None and value_of(old) != value_of(new)):
-                # Which row is the first one now is found at the next question.
+                # The next call of `first` builds the index anew, as another row may be first now.
                 del self._firsts[name]
             elif firsts.setdefault(value_of(new), new) is old:
                 firsts[value_of(new)] = new
 
     def restore(self, former: Mapping[KeyT, RowT | None], order: Iterable[KeyT] | None) -> None:
-        """Take back changes of some rows.
+        """Undo changes of some rows.
 
         Args:
-            former: Rows as they were; None: they were not there.
-            order: All keys that were there, in order, where some were deleted; None: none was.
+            former: Rows before the changes, by key; None: the table had no such row.
+            order: All keys before the changes, in order; None: no row was deleted.
         """
         rows = {**self, **former}
         super().clear()
@@ -292,10 +294,11 @@ class Table(dict[KeyT, RowT]):
 
 
 def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
-    """Return the rows of a table after the first ``count``, in order, without iterating
-    over those.
+    """Return the rows of a table after the first ``count``, in order.
+
+    The time depends on the number of rows returned, not on ``count``.
     """
-    # A dictionary keeps the place of a key whose row is replaced, so new keys are at the end.
+    # A replaced row stays in its place in the dictionary, so only new keys are at the end.
     newest = list(islice(reversed(rows.values()), len(rows) - count))
     return newest[::-1]
 
@@ -349,7 +352,7 @@ RECORDS = SqlTable(
     "records",
     RecordRow,
     key=("population", "entrant"),
-    # Sums of weights that are gone are rated no more.
+    # A row of a generation sums up removed weights, which are not rated any more.
     by={"rated": lambda row: () if is_trainee(row.entrant) else (True,)},
 )
 PAIRS = SqlTable("pairs", PairRow, key=("kind", "first", "second", "first_seat", "second_seat"))
@@ -383,24 +386,24 @@ _BY_TYPE: dict[type, SqlTable[Any]] = {
 TABLES: tuple[SqlTable[Any], ...] = tuple(_BY_TYPE.values())
 
 KEPT = tuple(table for table in TABLES if table not in (RUN, TALLIES, EVENTS, ARCHIVES))
-"""Tables whose rows are kept in memory; `Tables` has fields of these names."""
+"""Tables whose rows are all in memory; `Tables` has a field of the same name for each."""
 
 ARCHIVED: tuple[SqlTable[EventRow] | SqlTable[AssignmentRow] | SqlTable[TallyRow], ...] = (
     EVENTS,
     ASSIGNMENTS,
     TALLIES,
 )
-"""Details, which leave the journal when they are old; `ArchiveRow` has fields of these names."""
+"""Tables of details, whose old rows move to the archive; `ArchiveRow` has a field for each."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tables:
-    """Rows in memory, by key.
+    """All rows in memory, one table for each kind: the controller's state.
 
     Attributes:
         run: The run itself.
         policies: All policies.
-        postponed: Decisions of PBT that are due and wait, in the order in which they began to.
+        postponed: PBT decisions that are due but postponed, the longest postponed first.
         checkpoints: All recorded checkpoints; deleted ones while something refers to them.
         ghosts: All ghosts.
         generations: All generations, by entrant.
@@ -408,10 +411,10 @@ class Tables:
         records: Evaluation matches of each entrant, by population and entrant.
         pairs: Results of all pairs of entrants, by kind, entrants and seats.
         ratings: Last fit of each population.
-        alerts: Alerts that hold, in the order in which they were raised.
-        games: Games that are kept, by id.
-        num_events: Number of events; the last one's sequence.
-        num_tallies: Number of tallies; the last one's sequence.
+        alerts: Active alerts, in the order in which they were raised.
+        games: Retained evaluation games, by id.
+        num_events: Number of events, which is also the sequence of the last one.
+        num_tallies: Number of tallies, which is also the sequence of the last one.
         last_evaluation_sequence: Sequence of the last evaluation tally; 0 without one.
     """
 
@@ -433,48 +436,48 @@ class Tables:
     num_tallies: int = 0
     last_evaluation_sequence: int = 0
     _former: dict[str, dict[Any, Row | None]] = field(init=False, repr=False, compare=False)
-    """Rows by table and key as they were before the first change since `begin`; None: none was."""
+    """Rows that have changed since `begin`, as they were then, by table and key; None: no row."""
     _orders: dict[str, list[Any]] = field(init=False, repr=False, compare=False)
-    """Keys of each table from which something was deleted since then, before the first deletion."""
+    """All keys before the first deletion since `begin`, for each table with a deletion."""
     _counts: tuple[RunRow, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Begin the changes that `undo` takes back: those of one event."""
+        """Mark the state to which `undo` returns; called before the changes of an event."""
         self._former, self._orders = {}, {}
         counts = self.num_events, self.num_tallies, self.last_evaluation_sequence
         self._counts = (self.run, *counts)
 
     def undo(self) -> None:
-        """Take back what was put since `begin`: rows, their order and counts are as they were."""
+        """Undo all changes since `begin`: restore rows, their order, and counts."""
         self.run, self.num_events, self.num_tallies, self.last_evaluation_sequence = self._counts
         for name, former in self._former.items():
             getattr(self, name).restore(former, self._orders.get(name))
         self.begin()
 
     def had(self, row: Row) -> bool:
-        """Return whether a row that was changed since `begin` was there before, by its key."""
+        """Return whether a row that has changed since `begin` existed then, by its key."""
         kind = table_of(row)
         return self._former[kind.name][kind.key_of(row)] is not None
 
     def put(self, row: Row) -> None:
-        """Take in a row that is written to the journal."""
+        """Apply to memory a row that is also written to the journal."""
         match row:
             case RunRow():
                 self.run = row
             case EventRow():
                 self.num_events = row.sequence
             case TallyRow():
-                # Of a tally memory keeps only what it is folded into.
+                # Tallies are not kept in memory: only their sums are, as records and pairs.
                 self.num_tallies = row.sequence
                 if row.kind == "evaluate":
                     self.last_evaluation_sequence = row.sequence
             case Deletion(row=gone):
                 self._change(gone, None)
             case AssignmentRow() if row.status != "queued":
-                # Only open ones stay in memory.
+                # An assignment leaves memory once it has ended.
                 if row.assignment_id in self.assignments:
                     self._change(row, None)
             case _:
@@ -495,7 +498,7 @@ class Tables:
 
 SCHEMA = (
     *(table.create for table in TABLES),
-    # A resume looks for the few open ones among all assignments of the run.
+    # With this index a resume finds the few open assignments among all of the run.
     "CREATE INDEX assignments_status ON assignments (status)",
 )
 
@@ -506,9 +509,9 @@ def table_of(row: RowT) -> SqlTable[RowT]:
 
 
 def seal_rows(connection: sqlite3.Connection) -> None:
-    """Give all rows the seals of their values, in the caller's transaction.
+    """Recompute the seals of all rows, in the caller's transaction.
 
-    After a change of columns: seals are of the columns that a row was written with.
+    A migration needs this after a change of columns, because a seal covers all columns.
     """
     connection.create_function("seal_of", -1, lambda *values: seal_of(values))
     for table in TABLES:

@@ -1,1 +1,1 @@
-"""Rules that say which ghosts of a full pool go."""
+"""Rules that choose which ghosts of a full pool are removed."""

@@ -1,4 +1,4 @@
-"""From the configuration's word to a rule of thinning: one of `THINNINGS`, or a user's own."""
+"""Construction of a rule of thinning by its name: one of `THINNINGS`, or a user's own class."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def make_thinning(name: str, section: Model, *, launch_directory: str = "") -> T
         name: ``ghosts.thinning``: one of `THINNINGS`, or ``package.module:Class``.
         section: Section ``ghosts``, which has the keys of all rules; a user's own class is called
             with it.
-        launch_directory: Directory where a user's own class is looked for first; empty: where the
-            process is.
+        launch_directory: Directory that is searched first for a user's own class; empty: the
+            working directory.
 
     Raises:
         ConfigError: If the user's class cannot be imported or made, or has no ``choose``.
@@ -48,13 +48,13 @@ def make_thinning(name: str, section: Model, *, launch_directory: str = "") -> T
 
 
 def places_of(answer: object, request: ThinningRequest) -> tuple[int, ...]:
-    """Return the places that a rule has chosen: a user's own may answer anything.
+    """Return the places that a rule has chosen, checked, because a user's rule may return anything.
 
     Raises:
-        TypeError: If the answer is anything but places.
-        ValueError: If a place is not there, is named twice or is needed, or too many go.
+        TypeError: If the answer is no sequence of integers.
+        ValueError: If a place is out of range, is named twice or is needed, or there are too many.
     """
-    # numpy's numbers are as good as Python's.
+    # Arrays and integers of numpy are accepted like Python's.
     if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str | bytes):
         raise TypeError(f"choose must return places in the request's order, got {answer!r}")
     wrong = [one for one in answer if not isinstance(one, int | np.integer)]
@@ -75,10 +75,10 @@ def places_of(answer: object, request: ThinningRequest) -> tuple[int, ...]:
 
 
 class Oldest:
-    """Rule of those that came first."""
+    """Rule that removes the oldest ghosts."""
 
     def choose(self, request: ThinningRequest) -> tuple[int, ...]:
-        """Return the first ones that may go, in order of coming."""
+        """Return the places of the oldest ghosts that may be removed, the oldest first."""
         going = [place for place, needed in enumerate(request.is_needed) if not needed]
         return tuple(going[: request.num_to_go])
 
