@@ -19,25 +19,25 @@ class Faults:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there are none."""
+        """Whether no fault was found."""
         return not self._errors
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Collect the fault that is raised inside, if any."""
+        """Collect the fault that the body of the ``with`` raises, if any."""
         try:
             yield
-        # Any exception but a user's mistake is a fault of Arena and ends the check.
+        # Any other exception is a defect of Arena, not a user's mistake, and ends the check.
         except ConfigError as error:
             self._errors.append(error)
 
     def raise_any(self) -> None:
-        """Raise the collected faults: one as it was, several as one error.
+        """Raise the collected faults: a single fault as it was, several as one error.
 
         Raises:
             ConfigError: If there is a fault.
         """
-        # The original, whose type and cause say more than a collection of one.
+        # The type and cause of the original error say more than a collection of one fault.
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
@@ -47,7 +47,7 @@ class Faults:
 
 @contextmanager
 def named(key: str) -> Iterator[None]:
-    """Prefix the faults that are raised inside with the key that contains them."""
+    """Prefix faults that the body of the ``with`` raises with the key that contains them."""
     try:
         yield
     except ConfigError as error:
