@@ -58,8 +58,8 @@ class View:
         figure: Charts of the view; None if it has none.
         lists: Keys of the document's lists that are drawn as charts and are not rows.
         has_page: Whether the view has a page of its own, with its charts and then its sections.
-        is_whole: Whether pages show its document of the whole run. It is false for tallies, as all
-            tallies of a big league would take a gigabyte.
+        is_whole: Whether web pages make its document of the whole run. It is false for a view that
+            needs an operand, and for tallies, as those of a big league would take a gigabyte.
         is_fitted: Whether it needs a fit of all checkpoints, which takes long.
         takes: Options of the command line that belong to the view, each with the argument of the
             document's function to which it is passed; empty if it is passed to none.

@@ -18,7 +18,7 @@ VIEWS: dict[str, View] = {
     for module in (league, training, log, run, players, differences)
     for name, view in module.VIEWS.items()
 }
-"""All views by name, in the order of ``--help``."""
+"""All views by name, in the order in which messages and pages list them."""
 
 
 def document(
