@@ -62,9 +62,8 @@ class Choices:
         return self.choices[int(share * len(self.choices))]
 
     def perturb(self, value: Value, *, factor: float, rng: np.random.Generator) -> Value:
-        """Return the next choice, or the previous one if ``factor`` is below 1.
-
-        A value that is no choice is replaced by a random choice.
+        """Return the next choice, or the previous one for a factor below 1; a random choice if the
+        value is none.
         """
         place = self.place(value)
         # A start value may be outside of the search space.

@@ -19,7 +19,7 @@ class Faults:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no fault was found."""
+        """Return whether no fault was found."""
         return not self._errors
 
     @contextmanager

@@ -15,8 +15,7 @@ from arena.bots.ids import canonical_bot
 from arena.errors import ConfigError
 from arena.types import is_bot
 
-# An import path has one colon, as in entry points. No rule of Arena's has a colon in its name, so
-# the two cannot be confused.
+# The path has one colon, as in entry points; no rule of Arena's has one in its name.
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """``package.module:Name``."""
 
@@ -34,8 +33,7 @@ def seconds_of(text: str) -> float:
     """Return the seconds of a time with units: 90s, 2m, 1.5h, 1h30m.
 
     Raises:
-        ValueError: If it is no time, or 0. The message starts with "must", so that the caller can
-            put the name of its key in front.
+        ValueError: If it is no time, or 0. The message starts with "must", for a key in front.
     """
     match = _TIME.fullmatch(text)
     parts = match.groups(default="0") if match is not None else ("0",) * len(_UNITS_S)
@@ -60,8 +58,7 @@ def canonical(bot: str) -> str:
     try:
         return canonical_bot(bot)
     except ConfigError as error:
-        # pydantic collects a ValueError as a fault of the key, while a ConfigError would end the
-        # check of all keys.
+        # pydantic collects a ValueError as the key's fault; a ConfigError would end all checks.
         raise ValueError(str(error)) from None
 
 
@@ -77,8 +74,7 @@ def check_kind(kind: str, kinds: Collection[str]) -> str:
     Raises:
         ValueError: If it is neither.
     """
-    # Only the form of an import path is checked here: users' code is imported no earlier than when
-    # the run is resolved.
+    # Check only the form of an import path; users' code is imported when a run is resolved.
     if kind not in kinds and not IMPORT_PATH.fullmatch(kind):
         raise ValueError(f"must be one of {', '.join(kinds)}, or package.module:Class")
     return kind

@@ -117,7 +117,7 @@ class Choice(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether the rule is a user's class."""
+        """Return whether the rule is a user's class."""
         return self.name not in self.kinds
 
     def readers(self, setting: str) -> list[str]:

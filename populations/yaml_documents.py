@@ -50,7 +50,7 @@ class _Reader(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        # Refuse an alias before it is expanded, as nested aliases can expand to gigabytes.
+        # Refuse an alias at its event, before the library expands it.
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise yaml.MarkedYAMLError(

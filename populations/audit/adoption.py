@@ -152,9 +152,8 @@ class Adoption:
 
     @property
     def num_finished(self) -> int:
-        """Lower bound of the number of assignments that finished after the backup.
-
-        An assignment makes at most one checkpoint per population.
+        """Lower bound of the assignments that finished after the backup: an assignment makes at
+        most one checkpoint per population.
         """
         return max(self.num_new.values(), default=0)
 
@@ -434,9 +433,7 @@ def survey(root: Path, tables: Tables, setup: LearnerSetup) -> Survey:
 def _shapes_of(
     root: Path, strangers: Mapping[str, Manifest], setup: LearnerSetup, damaged: dict[str, str]
 ) -> dict[str, tuple[str, Shapes]]:
-    """Return population and shapes of the weights of unknown directories that fit the run; add
-    the others to ``damaged``.
-    """
+    """Return population and shapes of weights of directories that fit; add others to `damaged`."""
     shapes = {}
     for key, manifest in strangers.items():
         population = population_of(manifest.policy)

@@ -229,9 +229,9 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 failpoint("repair.adopted")
                 _recover(run_dir, journal, utc=utc)
             failpoint("repair.ready")
-            # Side files are moved as well, as SQLite would replay the damaged journal's WAL into
-            # the new one. After a crash in this loop there is no journal, and the next repair
-            # begins again and moves the rest.
+            # Side files are moved, too, as SQLite would replay the damaged WAL into the new
+            # journal. After a crash in this loop there is no journal; the next repair moves the
+            # rest.
             for suffix in ("", *SIDE_FILES):
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{path}{suffix}", run_dir / f"{aside}{suffix}")
@@ -404,7 +404,7 @@ def _counters(run_dir: Path) -> Counters:
     """Return the highest counters in ``status.json`` and in a damaged journal, if it opens."""
     status = read_status(run_dir) or {}
     found = [(status.get("assignments_finished"), 0, status.get("epoch"))]
-    # The journal is damaged or missing, so errors are expected, and the status has to do.
+    # The journal is damaged or missing, so errors are expected; the status must then suffice.
     with (
         contextlib.suppress(sqlite3.Error, OSError),
         contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection,

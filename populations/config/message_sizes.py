@@ -135,8 +135,8 @@ def tally_bytes(players: Sequence[Player], seats: Sequence[Seat]) -> int:
         seated = list(players)
         num_pairs = min(MAX_SEAT_PAIRS, len(seats) * (len(seats) - 1) // 2)
     else:
-        # Compare players by identity, which is fast; equal players of a message are mostly one
-        # object, and the result is an upper bound otherwise.
+        # Distinguish players by identity, as equal players of a message are mostly one object; if
+        # they are not, the result is an upper bound.
         different = {(s.population, id(p)): p for s, p in zip(seats, players, strict=True)}
         seated = list(different.values())
         num_pairs = len(seated) * (len(seated) - 1) // 2

@@ -56,9 +56,7 @@ _END = "end"
 
 
 def write_archive(journal: Path, row: ArchiveRow) -> ArchiveRow:
-    """Write the next archive file: the range after the last one that has a file.
-
-    It may run in any thread.
+    """Write the file of the next range, after the last one that has a file; any thread may call it.
 
     Args:
         journal: The journal.
@@ -220,8 +218,7 @@ def archived_rows(
     Raises:
         StorageError: If a file is missing or damaged.
     """
-    # This is a generator, so errors arise while callers iterate, outside of their own
-    # `storage_errors`.
+    # Errors arise while callers iterate over this generator, so it translates them itself.
     with storage_errors(path):
         archives = [row for row in load_archives(connection, path) if row.file]
     behind = [row for row in archives if getattr(row, table.name) > after]

@@ -136,15 +136,12 @@ def roll_back(backup: Path) -> None:
 
 
 def _follow(journal: Path, backup: Path) -> int | None:
-    """Update the backup from the journal, and return the number of bytes written; None if it has
-    other tables or another version, so that the journal must be copied.
-    """
+    """Update the backup and return the bytes written; None if it has other tables or versions."""
     with storage_errors(backup), contextlib.closing(connect(backup, mode="rw")) as connection:
-        # With DELETE the backup is a single file between updates, and with FULL a commit is on disk
-        # when it returns.
+        # DELETE keeps the backup a single file; with FULL a commit is on disk when it returns.
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
-        # Changed pages stay in this cache until the commit; without room they are written twice.
+        # Changed pages stay in this cache until the commit; without room they are rewritten.
         connection.execute(f"PRAGMA main.cache_size = {-CACHE_KIB}")
         connection.execute("ATTACH ? AS journal", (database_uri(journal, mode="ro"),))
         # Closing the connection without COMMIT undoes all changes.

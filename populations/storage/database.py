@@ -145,8 +145,7 @@ def require_journal(path: Path) -> int:
         if not path.exists():
             raise StorageError(f"{path}: there is no journal{repair_hint(path)}")
         with open_regular(path) as file:
-            # SQLite's header has 100 bytes; user_version is at 60 and application_id at 68, both
-            # big-endian.
+            # SQLite's header has 100 bytes, with user_version at 60 and application_id at 68.
             header = file.read(100)
     if not header.startswith(_MAGIC) or len(header) < 100:
         raise JournalCorrupt(f"{path}: not a journal{repair_hint(path)}")
@@ -391,9 +390,7 @@ _HEADER = struct.Struct(">8I")
 """Header of a WAL: magic number, version, page size, checkpoints, two salts, two checksums."""
 
 _FRAME = struct.Struct(">6I")
-"""Header of a frame: page, pages of the database (0 if it ends no commit), two salts, two
-checksums.
-"""
+"""Header of a frame: page, pages of the database (0: no commit), two salts, two checksums."""
 
 _INDEX_FRAMES = struct.Struct("=16xI")
 """Beginning of the -shm file, whose fifth number, in native order, is that of valid frames."""

@@ -162,9 +162,7 @@ def decide_fallbacks(
     others: Iterable[CheckpointRow] = (),
     ghosts: Mapping[PlayerId, str] | None = None,
 ) -> list[Row]:
-    """Decide what happens to policies, ghosts and assignments whose checkpoints are damaged.
-
-    The function is pure, except for ``damage``.
+    """Decide about policies, ghosts and assignments with damaged checkpoints; pure but `damage`.
 
     Args:
         tables: Rows of the journal.
@@ -277,8 +275,7 @@ def _damage(root: Path, row: CheckpointRow | GhostRow) -> str | None:
         manifest = verify_directory(resolve_key(root, row.key), without=without)
     except (CheckpointCorrupt, CheckpointMissing) as error:
         return str(error)
-    # An intact directory may still be another checkpoint than the recorded one, so compare
-    # digests.
+    # An intact directory may be another checkpoint than the recorded one, so compare digests.
     if isinstance(row, GhostRow):
         if manifest.weights_digest != row.weights_digest:
             return f"{row.key}: weights {manifest.weights_digest} instead of {row.weights_digest}"

@@ -173,7 +173,7 @@ class Retention:
         self._moved: set[PolicyId] = set()
         """Policies whose checkpoint in the standings may have changed since the last decision."""
         self._evaluated = True
-        """Whether that checkpoint may have changed for every policy."""
+        """Flag that the checkpoint in the standings may have changed for every policy."""
         rows: tuple[Iterable[RetentionRow], ...] = (
             tables.checkpoints.values(),
             tables.policies.values(),

@@ -8,7 +8,7 @@ from pathlib import Path
 from arena.types import RANDOM_BOT
 from populations.views.parts import Document
 
-# The cyclicity of leagues without cycles is 0.00, so this is far above noise.
+# Leagues without cycles or styles of play have a cyclicity of 0.00.
 CYCLIC = 0.25
 """Cyclicity (share of results that ratings cannot express) above which a warning is shown."""
 

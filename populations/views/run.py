@@ -99,9 +99,7 @@ def _parameters(run: Inspection) -> Document:
 
 
 def _lesson(run: Inspection) -> Document | None:
-    """Return the current lesson of the curriculum, counted from 1, and its settings; None if the
-    run has no curriculum.
-    """
+    """Return the current lesson, counted from 1, with its settings; None without a curriculum."""
     lessons, index = run.run_file.config.environment.curriculum, run.tables.run.lesson
     if not lessons:
         return None
@@ -109,10 +107,7 @@ def _lesson(run: Inspection) -> Document | None:
 
 
 def _evaluation(run: Inspection) -> Document:
-    """Return the share of learner time that evaluation has had, and the configured share.
-
-    The share is that of the end of training or, before it, of now.
-    """
+    """Return the configured and the actual share of evaluation in learner time, in training."""
     row = run.tables.run
     # The configured share applies to training; final matches would raise the share in the journal.
     reached = row.share_reached
