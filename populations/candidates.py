@@ -93,7 +93,7 @@ class Candidates:
     entrant_codes: IntArray
 
     def __len__(self) -> int:
-        """Return N."""
+        """Return N, the number of candidates."""
         return len(self.players)
 
     def __getitem__(self, index: int) -> Candidate:
@@ -149,7 +149,7 @@ class CandidateColumns:
         self._entrants: ObjectArray = np.empty(FIRST_CAPACITY, dtype=np.object_)
         self._agent_steps: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         self._qualities: FloatArray = np.zeros(FIRST_CAPACITY, dtype=np.float64)
-        # Numbers of policies, roles and entrants.
+        # The rows have the codes of policies, roles and entrants.
         self._coded: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
 
     def append(self, candidate: Candidate) -> None:
@@ -207,7 +207,7 @@ def _code(codes: dict[str, int], text: str) -> int:
 
 
 def _doubled(column: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
-    """Return a copy with twice the room along the last axis."""
+    """Return a copy whose last axis has twice the length."""
     return np.concatenate([column, np.zeros_like(column)], axis=-1)
 
 

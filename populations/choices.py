@@ -54,7 +54,7 @@ class Choices:
         return next(same, None)
 
     def sample(self, rng: np.random.Generator) -> Value:
-        """Draw uniformly."""
+        """Draw a choice uniformly."""
         return self.choices[int(rng.integers(len(self.choices)))]
 
     def quantile(self, share: float) -> Value:
@@ -71,7 +71,7 @@ class Choices:
             return self.sample(rng)
         # The step is 1, 0 or -1, so a factor of 1 changes nothing.
         step = (factor > 1.0) - (factor < 1.0)
-        # A value at an end stays there.
+        # There is no neighbour beyond an end, so the first and the last choice stay.
         return self.choices[min(max(place + step, 0), len(self.choices) - 1)]
 
     def fit(self, value: Value) -> Value:
@@ -80,7 +80,7 @@ class Choices:
 
     def to_unit(self, value: Value) -> float:
         """Return the position of the nearest choice, from 0 (first) to 1 (last)."""
-        # A single choice is at 0.
+        # The maximum avoids a division by 0 for a single choice.
         return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
 
     def from_unit(self, position: float) -> Value:
@@ -109,7 +109,7 @@ class Categories(Choices):
         return others[int(rng.integers(len(others)))]
 
     def fit(self, value: Value) -> Value:
-        """Return the value, or the first choice if it is none."""
+        """Return the value, or the first choice if the value is no choice."""
         return self.choices[self.place(value) or 0]
 
 

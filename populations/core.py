@@ -44,7 +44,7 @@ Elo; None if unrated.
 # This is k in the formulas below. When the prior was a score of 1/2 with the weight of one match,
 # PFSP drew almost uniformly in practice.
 PRIOR_MATCHES = 8.0
-"""Weight, in matches, of the score that ratings predict, against that of results."""
+"""Number of matches whose weight the score that ratings predict has, compared with results."""
 
 SearchSpace = Mapping[str, Mapping[str, object]]
 """Search space by hyperparameter: ``{low, high, log, step, complement, factors}`` or
@@ -142,8 +142,8 @@ class OpponentRequest:
         [N], in [0, 1].
         """
         wins, losses = self.record(candidates)
-        # (wins + k p) / (wins + losses + k), in place: as few passes over tens of thousands of
-        # candidates as possible.
+        # This is (wins + k p) / (wins + losses + k), computed in place, because there may be tens
+        # of thousands of candidates and each pass over them takes time.
         points = PRIOR_MATCHES * self.predicted(candidates)
         points += wins
         matches = wins + losses
@@ -187,7 +187,7 @@ class Member:
 
     Attributes:
         policy: Policy's id.
-        index: Policy's number: breaks ties, lower first.
+        index: Policy's number, by which ties are broken: the lower one first.
         rating: Elo of its standing weights; None if unrated.
         num_matches: Evaluation matches since its generation began.
         is_reference: Whether it is the reference member, which is never mutated.
@@ -300,14 +300,14 @@ class Explore(Protocol):
 
 
 class Launcher(Protocol):
-    """Manager of learner processes, one per slot. Use it from one thread."""
+    """Manager of learner processes, one per slot; used by one thread only."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a learner in a slot, after killing its predecessor there.
 
         Args:
             slot: Slot's number, from 0.
-            populations: Populations that it trains; empty: any.
+            populations: Populations that the learner may train; empty for any.
         """
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:

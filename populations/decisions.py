@@ -13,7 +13,7 @@ from arena.types import PolicyId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Comparison of a policy with one other.
+    """Comparison of a policy with one other policy.
 
     Attributes:
         rival: The other policy.
@@ -76,7 +76,7 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Decision that the policy stays unchanged until its next ready mark."""
+    """Decision that the policy stays unchanged until it is ready again."""
 
     reason: str
     evidence: Evidence

@@ -60,8 +60,8 @@ class JournalForeign(JournalCorrupt):
 
 
 class JournalOlder(JournalForeign):
-    """The journal is of an older release: a resume brings it up to date."""
+    """The journal is of an older release; a resume migrates it."""
 
 
 class ResumeRefused(PopulationError):
-    """A resumed run keeps its configuration, but another one was requested."""
+    """The requested configuration differs from the run's in keys that a resume cannot change."""

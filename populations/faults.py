@@ -12,7 +12,7 @@ from arena.errors import ConfigError, ConfigFaults, faults_of
 
 
 class Faults:
-    """Faults found so far; checks continue after each."""
+    """Collection of faults, so that checks can continue after each one."""
 
     def __init__(self) -> None:
         self._errors: list[ConfigError] = []
@@ -41,7 +41,7 @@ class Faults:
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
-            # Errors are flattened, as one may itself hold several faults.
+            # Flatten the errors, as each of them may contain several faults.
             raise ConfigFaults(text for error in self._errors for text in faults_of(error))
 
 

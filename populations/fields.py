@@ -17,10 +17,10 @@ from arena.types import is_bot
 
 # The path has one colon, as in entry points; no rule of Arena's has one in its name.
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-"""``package.module:Name``."""
+"""Form of an import path: ``package.module:Name``."""
 
 POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""Rule for names of populations."""
+"""Form of a population's name."""
 
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -56,7 +56,7 @@ class Curve:
         """Return the value after so many agent steps."""
         progress = min(agent_steps / self.over_agent_steps, 1.0)
         if self.kind == "cosine":
-            # p <- (1 - cos(pi p)) / 2
+            # The cosine replaces progress p by (1 - cos(pi p)) / 2.
             progress = (1.0 - math.cos(math.pi * progress)) / 2.0
         # The form a (1 - p) + b p is exact at both ends, unlike a + (b - a) p.
         return self.first * (1.0 - progress) + self.last * progress
@@ -278,7 +278,7 @@ class ScheduledValues:
     def values(
         self, hyperparameters: Hyperparameters, *, factors: Factors, agent_steps: int
     ) -> dict[str, Value]:
-        """Return all hyperparameters, scheduled ones as they are after so many agent steps."""
+        """Return all hyperparameters, with the values of schedules at some agent steps."""
         return {
             **hyperparameters,
             **{
@@ -324,7 +324,7 @@ class ScheduledValues:
         scheduled = self.schedules[name].at(agent_steps)
         if factor == 1.0:
             return scheduled
-        # x = s f, or 1 - x = (1 - s) f with complement
+        # x = s f with schedule s and factor f, or 1 - x = (1 - s) f with complement.
         value = self._turn(name, self._turn(name, scheduled) * factor)
         known = self.ranges.get(name)
         if known is not None:

@@ -37,7 +37,7 @@ LEAGUE_RESET_PROBABILITY = 0.25
 
 EVEN = 0.5
 EVEN_FROM, EVEN_TO = 0.2, 0.5
-"""Range of win rates of an exploiter's ghost that is worth continuing from."""
+"""Range, without its ends, of the win rates of ghosts to which an exploiter is reset."""
 
 
 def next_mark(agent_steps: int, *, phase: int) -> int:

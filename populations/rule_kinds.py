@@ -44,11 +44,11 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
     unread: frozenset[str] = frozenset()
 
     def from_sections(self, own: Model, **others: Model) -> RuleT_co:
-        """Make the rule.
+        """Make the rule from sections of the configuration.
 
         Args:
             own: Section that names the rule.
-            others: Further sections, by name.
+            others: Further sections that may have the rule's keys, by name.
         """
         # The section that names the rule may differ from the section with its keys (`window`).
         return self.make(

@@ -222,7 +222,7 @@ def validate_search_space(
     dimensions = parse_search_space(space, start=start, key=key)
     try:
         optuna_distributions(dimensions)
-    # Optuna has rules of its own about ranges; they are the user's mistakes, too.
+    # Optuna has further rules about ranges; breaking one is a mistake of the user, too.
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
     return dimensions
@@ -386,7 +386,7 @@ def _number(value: object, *, key: str) -> float:
     """Return a finite number of a sane size; a bool is refused, though Python counts it as int."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{key}: must be a number, got {value!r}")
-    if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison too
+    if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison, too.
         raise ConfigError(f"{key}: must be a number within +-{MAX_NUMBER:g}, got {value!r}")
     return value
 

@@ -72,7 +72,7 @@ def serve(settings: TrackerSettings, control: Control, report: Report) -> None:
     except BaseException as error:
         # The code of a tracking tool may raise anything.
         pass_interrupt(error)
-        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201 a log
+        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201 (stderr is the log)
         raise ConfigError(redacted(f"{settings.tracker} raised {named(error)}")) from None
 
 

@@ -1,7 +1,7 @@
 """YAML documents: a strict reader and an atomic writer.
 
 The reader accepts a safe subset: no anchors, aliases or tags, no duplicate keys, scalars as in YAML
-1.2 (``1e-4`` is a number; ``no`` and ``010`` are not what YAML 1.1 makes of them).
+1.2 (``1e-4`` is a number, ``no`` is a text and ``010`` is ten, unlike in YAML 1.1).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Reader(yaml.SafeLoader):
         value = float(text)
         if not math.isfinite(value):
             raise ValueError(f"{text} is not finite")
-        # 5e6 is the usual way to write counts; 5.0e6 stays a float.
+        # Counts are often written as 5e6, so this becomes an integer; 5.0e6 stays a float.
         return int(value) if node.tag.endswith("int") else value
 
 
@@ -119,7 +119,7 @@ def _with_whole_characters(node: yaml.ScalarNode) -> str:
 
 
 class _Writer(yaml.SafeDumper):
-    """Writer that quotes text which either version of YAML would read as something else."""
+    """Writer that quotes a text if YAML 1.1 or 1.2 would read it as another type."""
 
 
 for _tag, (_pattern, _first) in _SCALARS.items():

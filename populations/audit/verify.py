@@ -114,7 +114,7 @@ class Sums:
     def add_assignments(
         self, rows: Iterable[AssignmentRow], checkpoints: Mapping[str, CheckpointRow]
     ) -> None:
-        """Add all assignments, after the events.
+        """Add all assignments; call it after `add_events`.
 
         Args:
             rows: All assignments.
@@ -135,7 +135,8 @@ class Sums:
             if not isinstance(row.message, Train):
                 self.evaluation += 1
                 continue
-            # Assignments that only published an initial checkpoint are not counted.
+            # An assignment that only published an initial checkpoint has 0 steps and does not
+            # count.
             self.training += row.agent_steps > 0
             trainees = row.message.trainees
             for trainee in trainees:

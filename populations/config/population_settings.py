@@ -226,7 +226,7 @@ class _Learning:
         return {name: schedule.as_written() for name, schedule in checked.items()}
 
     def check_space(self, *, explore: str) -> None:
-        """Check the search space.
+        """Check each entry of the search space against the algorithm's rules.
 
         Args:
             explore: Rule of exploring.

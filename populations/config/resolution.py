@@ -133,7 +133,7 @@ def check_teammates(config: RunConfig) -> None:
 
     Raises:
         ConfigError: If no population has two agents on one side, several populations cooperate, or
-            roles decide who plays whom.
+            roles decide which policies play each other.
     """
     matchmaking, populations, sides = config.matchmaking, config.agents_of, config.sides
     if matchmaking.teammates == "same":
@@ -162,7 +162,7 @@ def check_turns(config: RunConfig) -> None:
     """Check that populations that learn in turns can do so.
 
     Raises:
-        ConfigError: If there is one population, or one side, whose populations learn together.
+        ConfigError: If only one population learns, or there is only one side.
     """
     turns, num_sides = config.matchmaking.learning_side_turns, len(config.sides)
     if turns is not None and (len(config.learning) < 2 or num_sides < 2):
@@ -177,8 +177,8 @@ def check_rivals(config: RunConfig) -> None:
     """Check that two populations can learn against each other in one assignment.
 
     Raises:
-        ConfigError: If there are not two populations with a side each, another key says who learns
-            or beside whom, or learners are bound to populations.
+        ConfigError: If there are not two populations with a side each, another key decides which
+            policies learn or are teammates, or learners are bound to populations.
     """
     matchmaking, sides = config.matchmaking, config.sides
     if matchmaking.rivals == "frozen":
@@ -258,7 +258,7 @@ def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpe
 
 
 def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> None:
-    """Check that an observation has parts to convolve where the network has convolutions.
+    """Check that an observation has parts to convolve if the network has convolutions.
 
     Raises:
         ConfigError: If there is no such part.

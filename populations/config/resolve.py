@@ -128,7 +128,7 @@ def _resolve_populations(
 
 
 def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
-    """Check rules between populations and sides."""
+    """Check rules between populations, sides, roles and matchmaking."""
     faults = Faults()
     with faults.gathered():
         check_critics(config, spec)
@@ -172,7 +172,7 @@ def _agents_of(
     defaults: Mapping[str, tuple[str, ...]],
     spec: EnvironmentSpec,
 ) -> tuple[str, ...]:
-    """Return the agents of one population, at least one."""
+    """Return the agents of one population, or raise if it has none."""
     key = f"populations.{name}"
     if population.agents is None:
         if name not in defaults:

@@ -169,7 +169,7 @@ _NOT_ANY_MORE = {
 
 
 def is_under(key: str, pattern: str) -> bool:
-    """Return whether a key is the one that a pattern names, or below it."""
+    """Return whether a dotted key matches a pattern, or is below a key that does."""
     # Compare a prefix of equal depth, as names of users in lower keys may have dots.
     depth = pattern.count(".") + 1
     return fnmatchcase(".".join(key.split(".")[:depth]), pattern)

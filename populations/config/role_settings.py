@@ -61,7 +61,7 @@ class RolesConfig(Model):
             phase: Minimum number of agent steps between two ghosts.
             constants: With ``paper``, main agents leave a ghost each phase with any win rates.
         """
-        # The phase is a lower limit for every role.
+        # No role leaves a ghost before the end of a phase.
         if agent_steps < phase:
             return None
         if role == MAIN and constants == "paper":

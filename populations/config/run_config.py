@@ -166,7 +166,7 @@ class RunConfig(Model):
         return (environment.kwargs,) if self.evaluation.kwargs else ()
 
     def pbt_of(self, population: str) -> PbtConfig:
-        """Return a population's settings of PBT."""
+        """Return the settings of PBT for a population: its own, or the general ones."""
         return self.populations[population].pbt or self.pbt
 
     @property
@@ -179,7 +179,7 @@ class RunConfig(Model):
 
     @property
     def rated_players(self) -> tuple[str, ...]:
-        """Return the players from outside that are rated, in at least one population."""
+        """Return the players from outside that are rated in at least one population."""
         players = (one.player for one in self.populations.values() if one.player is not None)
         # A resume may append to `evaluation.bots`, so these come last.
         return tuple(dict.fromkeys((*players, *self.evaluation.bots)))
@@ -430,7 +430,7 @@ def validate_config(document: object) -> RunConfig:
 
 
 def _find_unread_settings(config: RunConfig) -> tuple[str, ...]:
-    """Return a sentence for each key that is not at its default and that no chosen rule reads.
+    """Return a sentence for each key that the user has changed and that no chosen rule reads.
 
     Args:
         config: Configuration as loaded, before it is resolved.
@@ -479,7 +479,7 @@ def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) 
     for name, population in populations.items():
         own = population.pbt
         section = pbt if own is None else merged(pbt, own)
-        # A general key is read if any population's rules read it.
+        # It is enough if the rules of any population read a general key, so collect all rules.
         chosen += _choices(section)
         if own is None:
             continue

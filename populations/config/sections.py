@@ -53,7 +53,7 @@ def _range(entry: object) -> object:
 SearchRange = Annotated[dict[str, object], BeforeValidator(_range)]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
 
-# Learning rates differ by ratios, and discounts by their horizon 1 / (1 - gamma).
+# A learning rate is scaled by ratios, and a discount by its horizon 1 / (1 - gamma).
 DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
     "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
     "gamma": {"low": 0.9, "high": 0.9999, "complement": True},

@@ -37,7 +37,7 @@ DATA = frozenset(
     {
         # Arguments of code that another key names.
         *("kwargs", "options", "algorithm_settings", "custom"),
-        # Names of agents, sides and hyperparameters.
+        # Names of agents, sides and hyperparameters, which are never imported.
         *("agents", "possible_agents", "sides", "side", "info"),
         *("hyperparameters", "search_space", "reward_weights", "schedule"),
     }
@@ -68,7 +68,7 @@ class Named:
 
 
 def named_by(run_file: RunFile) -> tuple[Named, ...]:
-    """Return the code that a run.yaml names, in its order; empty if there is none."""
+    """Return the code that a run.yaml names, in the file's order; empty if it names none."""
     return tuple(_in_config(run_file.config, run_file.spec))
 
 

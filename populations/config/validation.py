@@ -78,7 +78,7 @@ def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Dr
             # in the place of tuples.
             valid = model.model_validate_json(json.dumps(rest), strict=True)
             return Draft(model=valid, faults=tuple(messages), removed=tuple(removed))
-        except ConfigError as error:  # it ended the check: what else there is stays unknown
+        except ConfigError as error:  # This error ended the check.
             return Draft(model=None, faults=(*messages, *faults_of(error)), removed=tuple(removed))
         except ValidationError as error:
             found = _by_path(rest, error)

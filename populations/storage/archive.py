@@ -44,7 +44,7 @@ from populations.storage.database import (
 logger = logging.getLogger(__name__)
 
 ARCHIVE = "archive"
-"""Directory of the files, in the run's directory."""
+"""Directory of the archive files, in the run's directory."""
 
 LEVEL = 6
 """Level of compression: files are half as large as with level 1, for a second per day of demo."""
@@ -238,7 +238,7 @@ def _decoded(rows: Iterator[dict[str, Any]], path: Path, table: SqlTable[RowT]) 
 
 
 def _stored_rows(path: Path, table: str, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one table as the journal had them."""
+    """Yield the rows of one table in an archive file, by column, if they pass the filters."""
     begin = f'{{"table":"{table}"'
     wanted = {
         column: frozenset(allowed) for column, allowed in filters.items() if allowed is not None

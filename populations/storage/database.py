@@ -181,7 +181,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def require_version(version: int, path: Path) -> None:
-    """Refuse any schema version but this release's."""
+    """Refuse a schema version that is not this release's."""
     told = f"{path}: schema version {version}; this release reads {SCHEMA_VERSION}"
     if version > SCHEMA_VERSION:
         raise JournalForeign(f"{told}: upgrade arena-league")
@@ -211,7 +211,7 @@ def repair_hint(path: Path) -> str:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run all of the block's statements, or none."""
+    """Run all statements of the ``with`` block in one transaction, or none of them."""
     # IMMEDIATE takes the write lock now. A transaction that took it at its first write could fail
     # halfway with SQLITE_BUSY.
     connection.execute("BEGIN IMMEDIATE")

@@ -415,7 +415,7 @@ class Journal(DetailReader):
                 # Without a WAL the journal is one file, which can be read in a read-only directory.
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.ProgrammingError:
-                return  # closed before
+                return  # The connection was closed before.
             finally:
                 self._connection.close()
 

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 def newest_last(row: CheckpointRow) -> tuple[int, int, int]:
-    """Return the sort key of one policy's checkpoints by age."""
+    """Return a key that sorts the checkpoints of one policy by age, the oldest first."""
     # Several checkpoints may have the same agent steps, so updates and assignments decide.
     return (row.agent_steps, row.learner_updates, row.assignment_id)
 
@@ -87,7 +87,7 @@ def link_ghosts(
         try:
             link_ghost(root, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
         except CheckpointError as error:
-            # The row says that it is not linked, so the run goes on and a resume tries again.
+            # The row stays not linked, so the run can continue, and a resume tries again.
             logger.error("ghost %s could not be linked: %s", ghost.player, error)
             # Only a refusal of the disk can pass; any other error would repeat.
             if isinstance(error, DiskRefused):
@@ -140,7 +140,7 @@ RetentionRow = CheckpointRow | PolicyRow | GhostRow | AssignmentRow | RecordRow 
 """Rows that decide which checkpoints are needed."""
 
 Holder = tuple[str, str | int]
-"""Row that needs checkpoints: its kind and key."""
+"""Identity of a row that needs checkpoints: its kind and key."""
 
 
 class Retention:
@@ -217,8 +217,8 @@ class Retention:
         self._hold(("episodes", policy), tuple(sorted(set(keys))))
 
     def pin_rated(self, policy: PolicyId, keys: Iterable[str]) -> None:
-        """Pin a policy's best-rated checkpoint and those that may become it, replacing earlier
-        pins.
+        """Pin a policy's best-rated checkpoint and those that may become its best, replacing
+        earlier pins.
         """
         self._hold(("rated", policy), tuple(sorted(set(keys))))
 

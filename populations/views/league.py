@@ -35,7 +35,7 @@ CURVE = 48
 """Maximum width of a curve in characters."""
 
 MARK = "*"
-"""Character beside the champion."""
+"""Character that marks the champion."""
 
 MAP_WIDTH = 120
 """Width of the screen, in characters, from which results of pairs are shown as a map."""
@@ -106,7 +106,7 @@ def without_twins(document: Document) -> Document:
 
 
 def standings(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a table per population: rating with interval and record of each player, best first."""
+    """Yield a table per population with the rating and results of each player, best first."""
     for name, lines in document["populations"].items():
         rows = [
             {

@@ -18,17 +18,17 @@ Kind = Literal[
     "word",  # any value, as texts at the left
     "mark",  # character behind a name
     "player",  # name of a player or learner
-    "game",  # id of a game that is kept
+    "game",  # id of a recorded game
     "players",  # names, one after the other
-    "versus",  # names of those that play against each other
+    "versus",  # names of the players of a match
     "elo",  # rating without decimals
     "signed",  # difference with its sign, without decimals
-    "interval",  # 95% interval of the rating of this key
+    "interval",  # 95% interval of the rating with this key
     "error",  # point with a rating and half of its interval
     "ranks",  # ranks that a player may have
     "count",  # number of things in few characters
     "share",  # share or score, three decimals
-    "shares",  # 95% interval of the share of this key
+    "shares",  # 95% interval of the share with this key
     "percent",  # share in percent, one decimal
     "percents",  # share in whole percent
     "parameter",  # hyperparameter
@@ -38,11 +38,11 @@ Kind = Literal[
     "digest",  # first characters of a digest
     "exact",  # value as a configuration writes it
     "listed",  # object, as names and values
-    "sentence",  # text in several lines if need be
+    "sentence",  # text that may take several lines
     "event",  # row of an event: its sentence, or its data
     "curve",  # ratings over agent steps, drawn with characters
     "lines",  # lines, one after the other
-    "path",  # lines, each of which follows from the one before
+    "path",  # lines joined by arrows, such as a lineage
 ]
 
 MAX_CELL = 28

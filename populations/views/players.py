@@ -34,7 +34,7 @@ OPPONENTS = 10
 """Number of a champion's opponents that are shown by default."""
 
 LED = "leads| since {since:time} UTC|, after {changes} changes of the lead"
-"""Template of a champion's lead; a rewind may make a champion whose time is unknown."""
+"""Template of a champion's lead; after a rewind the time of a new champion may be unknown."""
 
 NEXT = "next: {next:player}, {lead:elo} Elo behind|, 95% {lead_low:signed}..{lead_high:signed}"
 STEP = "{policy:player} ({cause} at {begin:count})"

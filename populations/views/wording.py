@@ -119,7 +119,7 @@ def text(value: Json) -> str | None:
 
 
 def listed(names: Iterable[str]) -> str | None:
-    """Return names as a sentence lists them: ``a, b and c``, or ``a, b, c, d and 3 more``."""
+    """Return names as a list in a sentence: ``a, b and c``, or ``a, b, c, d and 3 more``."""
     names = list(names)
     if len(names) > MAX_LISTED + 1:
         names = [*names[:MAX_LISTED], f"{len(names) - MAX_LISTED} more"]
