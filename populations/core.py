@@ -41,10 +41,10 @@ RatingDifference = Callable[[PolicyId, PolicyId], tuple[float, float] | None]
 Elo; None if unrated.
 """
 
-# This is k in the formulas below. When the prior was a score of 1/2 with the weight of one match,
-# PFSP drew almost uniformly in practice.
+# This is k in the formulas below. With a prior score of 1/2 and the weight of one match, PFSP was
+# uniform in practice.
 PRIOR_MATCHES = 8.0
-"""Number of matches whose weight the score that ratings predict has, compared with results."""
+"""Weight of the score that ratings predict, as a number of matches that is added to results."""
 
 SearchSpace = Mapping[str, Mapping[str, object]]
 """Search space by hyperparameter: ``{low, high, log, step, complement, factors}`` or
@@ -96,7 +96,7 @@ class OpponentRequest:
         ghosts: All ghosts of the opponents' population, the trainee's own included.
         latest: Latest checkpoints of the active policies of the opponents' population, the trainee
             itself left out. With ``matchmaking.rivals: learning`` this is the rival alone, which
-                learns in the same assignment; when it is drawn, it plays with its live weights.
+            learns in the same assignment; when it is drawn, it plays with its live weights.
         record: Wins and losses of the trainee against each candidate since its weights were last
             replaced, draws half on each side, older ones decayed: float64 [N] each, zeros without
             matches. For ``latest``: against any recent checkpoint of the policy.

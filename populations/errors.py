@@ -64,4 +64,4 @@ class JournalOlder(JournalForeign):
 
 
 class ResumeRefused(PopulationError):
-    """The requested configuration differs from the run's in keys that a resume cannot change."""
+    """A resume would change what is fixed for the run: its environment or parts of its settings."""

@@ -64,7 +64,7 @@ def canonical(bot: str) -> str:
 
 def canonical_player(player: str) -> str:
     """Return a bot's canonical spelling; the name of any other player is returned unchanged."""
-    # An empty text is returned, too, as it is no bot.
+    # An empty text names no player of another run, so `canonical` refuses it.
     return canonical(player) if is_bot(player) or not player else player
 
 

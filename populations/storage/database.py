@@ -119,7 +119,7 @@ def connect_reader(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         connection.close()
         # Without a WAL there is no writer, so SQLite need not create the files that coordinate with
-        # writers. If there is a WAL, it has committed rows, and SQLite has to read it.
+        # writers. If there is a WAL or a rollback journal, SQLite has to read it.
         beside = [s for s in ("-wal", "-journal") if path.with_name(path.name + s).exists()]
         if beside and not os.access(path.parent, os.W_OK):
             raise StorageError(
@@ -382,7 +382,7 @@ def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:
 
 
 def load_archives(connection: sqlite3.Connection, path: Path) -> list[ArchiveRow]:
-    """Return the ranges of rows, in order; a range with a file has moved there."""
+    """Return the ranges of rows that were or will be archived, in order; `file` is empty before."""
     return read_rows(connection, path, ARCHIVES, "ORDER BY number")
 
 

@@ -153,7 +153,7 @@ class DetailReader:
             after = getattr(rows[-1], table.key)
 
     def archives(self) -> list[ArchiveRow]:
-        """Return the ranges of archived rows, in order; a range with a file has moved there."""
+        """Return the ranges of rows for the archive, in order; those with a file were moved."""
         with storage_errors(self._path):
             return load_archives(self._connection, self._path)
 

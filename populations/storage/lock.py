@@ -55,7 +55,7 @@ class RunLock:
             content: New content of the file; empty after an orderly end (`is_released`).
         """
         descriptor, self._descriptor = self._descriptor, -1
-        # Write the file before the lock is released, as its next holder may write it then.
+        # Write the file before the lock is released, as the next holder may write it afterwards.
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, content, 0)

@@ -250,7 +250,7 @@ class Retention:
 
     def _unneeded_of(self, policy: PolicyId) -> list[str]:
         rows = sorted(self._checkpoints.by("present").get(policy, {}).values(), key=newest_last)
-        # `keep` must be at least 1 here, as rows[-0:] would be all rows.
+        # `keep` is never 0, for which rows[-0:] would be all rows.
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
         for every, newest in self._marks:
             if every:

@@ -79,7 +79,7 @@ STANDINGS = (
     Column("agent_steps", "count", "steps"),
     player("parent", drop=1),
     Column("state", "word", drop=2),
-    # A constant column is hidden, so roles are shown only in a population with exploiters.
+    # Rows leave out the role `main`, so this column is shown only in populations with exploiters.
     Column("role", "word"),
     Column("exploitability", drop=3),
     Column("wins", "count", drop=5),
