@@ -374,12 +374,12 @@ class StopEvaluation(Model):
 
     @property
     def kind(self) -> Literal["score", "return"]:
-        """Name of the goal."""
+        """Key of the goal that is set."""
         return "return" if self.score is None else "score"
 
     @property
     def value(self) -> float:
-        """Value of the goal."""
+        """Value of the goal that is set."""
         found = self.mean_return if self.score is None else self.score
         assert found is not None, "one of the two is set"
         return found

@@ -47,14 +47,14 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow | GameRow) -> Iterator[st
             if row.checkpoint is not None:
                 yield row.checkpoint
             elif row.initial_weights:
-                # After a reset to a ghost's weights, the ghost is needed until the policy's next
-                # checkpoint.
+                # A ghost to which the policy was reset is needed until the next checkpoint.
                 yield row.initial_weights
             if row.pending.get("checkpoint"):
                 # The donor's checkpoint is needed until the decision is carried out.
                 yield str(row.pending["checkpoint"])
         case GhostRow():
-            # An exploiter may be reset to its first checkpoint at any time.
+            # A checkpoint is needed to link its ghost, and an exploiter may be reset to its first
+            # checkpoint at any time.
             if row.doomed:
                 return
             if not row.linked or (row.role != MAIN and row.agent_steps == 0):
