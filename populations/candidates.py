@@ -19,7 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 ObjectArray = npt.NDArray[np.object_]
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
-# The capacity doubles as needed, so that a league of any size costs a few copies.
+# The capacity doubles when the columns are full, so a league of any size costs few copies.
 FIRST_CAPACITY = 64
 
 
@@ -29,11 +29,11 @@ class Candidate:
 
     Attributes:
         player: A ghost, a policy (its latest checkpoint), a bot or an imported champion.
-        policy: Policy that has these weights; of bots and imported champions the player itself.
-        role: The policy's.
-        entrant: Weights digest, or a bot's id: how payoffs know it.
-        agent_steps: The policy's count when they were frozen.
-        quality: Number that a stateful rule of matchmaking keeps about it.
+        policy: Policy that has these weights; for bots and imported champions, the player itself.
+        role: Role of the policy.
+        entrant: Weights digest, or a bot's id: the key of its results in payoffs.
+        agent_steps: Agent steps of the policy when the weights were frozen.
+        quality: Number that a stateful rule of matchmaking keeps for the candidate.
     """
 
     player: PlayerId
@@ -46,8 +46,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Codes:
-    """Consecutive numbers from 0 for texts, by order of first appearance; one object per set of
-    columns.
+    """Integer codes of the texts in columns, from 0 in order of first appearance.
+
+    All views of the same `CandidateColumns` share one object.
 
     Attributes:
         policies: Numbers of policies.
@@ -64,8 +65,8 @@ class Codes:
 class Candidates:
     """Candidates as columns of equal length N, in order of creation.
 
-    Columns, because a league has tens of thousands of ghosts and a decision must take less than a
-    millisecond. Read-only views: use them while deciding, keep none.
+    They are arrays, because a league has tens of thousands of ghosts and a decision must take less
+    than a millisecond. They are read-only views: use them for one decision only.
 
     Attributes:
         players: `PlayerId`. object [N].
@@ -74,7 +75,7 @@ class Candidates:
         entrants: `Entrant`. object [N].
         agent_steps: Agent steps of the policies. int64 [N].
         qualities: Log-weights. float64 [N].
-        codes: Numbers of the texts, to compare numbers instead of texts.
+        codes: Codes of the texts, as comparing integers is faster than comparing texts.
         policy_codes: ``policies`` as numbers. int64 [N].
         role_codes: ``roles`` as numbers. int64 [N].
         entrant_codes: ``entrants`` as numbers; candidates with equal weights share one. int64 [N].
@@ -92,7 +93,7 @@ class Candidates:
     entrant_codes: IntArray
 
     def __len__(self) -> int:
-        """Return N."""
+        """Return N, the number of candidates."""
         return len(self.players)
 
     def __getitem__(self, index: int) -> Candidate:
@@ -109,14 +110,14 @@ class Candidates:
     def take(self, indices: IntArray) -> Candidates:
         """Return the candidates at some positions, in that order."""
         return Candidates(
-            # Copies, unlike the views of `CandidateColumns`: positions need not be neighbours.
+            # The positions need not be contiguous, so these are copies and not views.
             players=self.players[indices],
             policies=self.policies[indices],
             roles=self.roles[indices],
             entrants=self.entrants[indices],
             agent_steps=self.agent_steps[indices],
             qualities=self.qualities[indices],
-            # The same object: codes of a part are those of the whole.
+            # A subset shares the codes of the whole set, so both can be compared.
             codes=self.codes,
             policy_codes=self.policy_codes[indices],
             role_codes=self.role_codes[indices],
@@ -134,7 +135,7 @@ class Candidates:
 
 
 class CandidateColumns:
-    """Growing `Candidates`. Owned by one thread.
+    """`Candidates` that can grow; used by one thread only.
 
     Adding is amortized constant time, and reading makes no copy.
     """
@@ -148,26 +149,26 @@ class CandidateColumns:
         self._entrants: ObjectArray = np.empty(FIRST_CAPACITY, dtype=np.object_)
         self._agent_steps: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         self._qualities: FloatArray = np.zeros(FIRST_CAPACITY, dtype=np.float64)
-        # Numbers of policies, roles and entrants.
+        # The rows have the codes of policies, roles and entrants.
         self._coded: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
 
     def append(self, candidate: Candidate) -> None:
         """Add a candidate at the end."""
         if self._num == len(self._players):
-            # Views that were handed out stay on the old arrays.
+            # Views that were returned before refer to the old arrays, and stay valid.
             self._double()
         self._num += 1
         self.set(self._num - 1, candidate)
 
     def set(self, index: int, candidate: Candidate) -> None:
-        """Change the one at a position."""
+        """Replace the candidate at a position."""
         self._players[index] = candidate.player
         self._policies[index] = candidate.policy
         self._roles[index] = candidate.role
         self._entrants[index] = candidate.entrant
         self._agent_steps[index] = candidate.agent_steps
         self._qualities[index] = candidate.quality
-        # Numbers only grow: a policy that has no candidate any more keeps its own.
+        # Codes are never reused: a policy that has no candidate any more keeps its code.
         codes = self.codes
         self._coded[0, index] = _code(codes.policies, candidate.policy)
         self._coded[1, index] = _code(codes.roles, candidate.role)
@@ -185,7 +186,7 @@ class CandidateColumns:
     @property
     def candidates(self) -> Candidates:
         """Return all candidates so far, as views."""
-        # Rows of one array [3, capacity], so that growing copies once.
+        # The three codes are rows of one array [3, capacity], so growing makes one copy.
         policy_codes, role_codes, entrant_codes = (_view(row, self._num) for row in self._coded)
         return Candidates(
             players=_view(self._players, self._num),
@@ -206,12 +207,12 @@ def _code(codes: dict[str, int], text: str) -> int:
 
 
 def _doubled(column: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
-    """Return a copy with twice the room along the last axis."""
+    """Return a copy whose last axis has twice the length."""
     return np.concatenate([column, np.zeros_like(column)], axis=-1)
 
 
 def _view(column: npt.NDArray[ScalarT], num: int) -> npt.NDArray[ScalarT]:
     view = column[:num]
-    # The view alone: the columns behind it are still written.
+    # Only the view becomes read-only, as `CandidateColumns` still writes to the array.
     view.flags.writeable = False
     return view

@@ -1,6 +1,6 @@
-"""Hyperparameters and settings that are one of a few values.
+"""Hyperparameters and settings that take one of a few values.
 
-Numbers are ordered: they lie between their neighbours. Text, and true and false, are not.
+Choices that are numbers have an order, and each has neighbours. Texts and booleans have no order.
 
 Tests: `tests/populations/test_search_space.py`.
 """
@@ -20,12 +20,12 @@ from populations.core import SearchSpace
 
 
 def number_of(value: Value) -> float:
-    """Return a number; NaN for text."""
+    """Return a value as a number; NaN if it is text."""
     return math.nan if isinstance(value, str) else value
 
 
 def is_known(value: Value | None) -> TypeGuard[Value]:
-    """Return whether there is a value: text, true, false, or a finite number."""
+    """Return whether a value is known: text, a boolean, or a finite number, but not None."""
     return isinstance(value, str) or (value is not None and math.isfinite(value))
 
 
@@ -39,13 +39,13 @@ def kinds(values: Hyperparameters) -> dict[str, type]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """One of a few numbers, in the order given."""
+    """Dimension whose values are a few numbers, in the order given."""
 
     choices: tuple[Value, ...]
 
     def place(self, value: Value | None) -> int | None:
         """Return the position of a value; None if it is no choice."""
-        # True equals 1, which is another value.
+        # Python says that True equals 1, but they are different choices.
         same = (
             place
             for place, choice in enumerate(self.choices)
@@ -54,7 +54,7 @@ class Choices:
         return next(same, None)
 
     def sample(self, rng: np.random.Generator) -> Value:
-        """Draw uniformly."""
+        """Draw a choice uniformly."""
         return self.choices[int(rng.integers(len(self.choices)))]
 
     def quantile(self, share: float) -> Value:
@@ -62,14 +62,16 @@ class Choices:
         return self.choices[int(share * len(self.choices))]
 
     def perturb(self, value: Value, *, factor: float, rng: np.random.Generator) -> Value:
-        """Return the neighbour towards ``factor``; a random choice if the value is none."""
+        """Return the next choice, or the previous one for a factor below 1; a random choice if the
+        value is none.
+        """
         place = self.place(value)
-        # Start values may be outside of the search space.
+        # A start value may be outside of the search space.
         if place is None:
             return self.sample(rng)
-        # 1, 0 or -1: a factor of 1 stays.
+        # The step is 1, 0 or -1, so a factor of 1 changes nothing.
         step = (factor > 1.0) - (factor < 1.0)
-        # A value at an end stays there.
+        # There is no neighbour beyond an end, so the first and the last choice stay.
         return self.choices[min(max(place + step, 0), len(self.choices) - 1)]
 
     def fit(self, value: Value) -> Value:
@@ -78,7 +80,7 @@ class Choices:
 
     def to_unit(self, value: Value) -> float:
         """Return the position of the nearest choice, from 0 (first) to 1 (last)."""
-        # A single choice is at 0.
+        # The maximum avoids a division by 0 for a single choice.
         return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
 
     def from_unit(self, position: float) -> Value:
@@ -87,34 +89,35 @@ class Choices:
 
     @property
     def extremes(self) -> tuple[Value, ...]:
-        """Return the values that stand for all: each."""
+        """Return the values that represent all in checks: every choice."""
         return self.choices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Categories(Choices):
-    """One of a few values without an order: text, or true and false."""
+    """Dimension whose values are a few texts, or true and false, without an order."""
 
     def perturb(self, value: Value, *, factor: float, rng: np.random.Generator) -> Value:
-        """Return one of the others, or as often the value itself; itself with a factor of 1."""
+        """Return another choice, or with probability 1/2 (always if factor is 1) the value."""
         if self.place(value) is None:
             return self.sample(rng)
         others = [choice for choice in self.choices if choice != value]
-        # There are no small steps: if it always switched, no copy would keep what its donor had.
+        # A switch is a large step. If every exploration switched, no copy would keep the choice
+        # of its donor.
         if not others or factor == 1.0 or rng.random() < 0.5:
             return value
         return others[int(rng.integers(len(others)))]
 
     def fit(self, value: Value) -> Value:
-        """Return the value, or the first choice if it is none."""
+        """Return the value, or the first choice if the value is no choice."""
         return self.choices[self.place(value) or 0]
 
 
 def parse_categories(choices: Sequence[object], *, key: str) -> Categories | None:
-    """Return choices that are text, or true and false; None if they are neither.
+    """Return choices that are all texts or all booleans; None if they are neither.
 
     Raises:
-        ConfigError: If one stands there twice.
+        ConfigError: If a choice occurs twice.
     """
     names = tuple(choice for choice in choices if isinstance(choice, bool | str))
     if not names or len(names) < len(choices) or len({type(name) for name in names}) > 1:
@@ -125,12 +128,12 @@ def parse_categories(choices: Sequence[object], *, key: str) -> Categories | Non
 
 
 def figures(values: Hyperparameters, search_space: SearchSpace) -> dict[str, float]:
-    """Return values as the numbers of curves: of text its place among the choices."""
+    """Return values as numbers that can be plotted; a text becomes its index in the choices."""
     found: dict[str, float] = {}
     for name, value in values.items():
         choices = search_space.get(name, {}).get("choices")
         if not isinstance(value, str):
-            # True is 1 there.
+            # The sign turns True into 1.
             found[name] = +value
         elif isinstance(choices, list | tuple) and value in choices:
             found[name] = choices.index(value)

@@ -5,13 +5,13 @@
     Matchmaker    decides against whom a policy trains      populations.matchmaking
     Exploit       decides which policy copies which one     populations.pbt.exploit
     Explore       changes hyperparameters                   populations.pbt.explore
-    Thinning      decides which ghosts of a full pool go    populations.thinning
+    Thinning      decides which ghosts a full pool removes  populations.thinning
     Launcher      starts and ends learner processes         populations.launchers
 
-All but the Launcher are pure: no file, socket, clock or global random; a `numpy.random.Generator`
-is an argument, and equal arguments give equal answers. The controller draws opponents for each
-training assignment, fits ratings where evaluation has brought results, and calls Exploit and
-Explore when a policy's clock (`populations.pbt.scheduler`) is due.
+All but the Launcher are pure: they use no file, socket, clock or global random, a
+`numpy.random.Generator` is an argument, and equal arguments give equal answers. The controller
+draws opponents for each training assignment, fits ratings after new evaluation results, and calls
+Exploit and Explore when `populations.pbt.scheduler` finds a policy ready.
 
 Tests: `tests/populations/matchmaking/test_rules.py`.
 """
@@ -41,9 +41,10 @@ RatingDifference = Callable[[PolicyId, PolicyId], tuple[float, float] | None]
 Elo; None if unrated.
 """
 
-# k of the formulas below. At 1/2 with the weight of one match PFSP was uniform in practice.
+# This is k in the formulas below. With a prior score of 1/2 and the weight of one match, PFSP was
+# uniform in practice.
 PRIOR_MATCHES = 8.0
-"""Weight, in matches, of the score that ratings predict, against that of results."""
+"""Weight of the score that ratings predict, as a number of matches that is added to results."""
 
 SearchSpace = Mapping[str, Mapping[str, object]]
 """Search space by hyperparameter: ``{low, high, log, step, complement, factors}`` or
@@ -53,7 +54,7 @@ SearchSpace = Mapping[str, Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinningRequest:
-    """Input of a rule that thins the ghosts of one population, in order of coming.
+    """Input of a rule that thins the ghosts of one population; arrays are in order of creation.
 
     Attributes:
         policies: Number of each ghost's policy. int64 [N].
@@ -62,7 +63,7 @@ class ThinningRequest:
         lows: Lower ends of the 95% intervals by which players are compared, Elo; -inf if unrated.
             float64 [N].
         is_needed: Ghosts that must stay. bool [N].
-        num_to_go: Number of ghosts that are to go; fewer where too many must stay.
+        num_to_go: Number of ghosts to remove; the rule removes fewer if too many must stay.
     """
 
     policies: npt.NDArray[np.int64]
@@ -77,7 +78,7 @@ class Thinning(Protocol):
     """Rule that thins a full pool of ghosts."""
 
     def choose(self, request: ThinningRequest) -> tuple[int, ...]:
-        """Return the places of those that go, none of them needed."""
+        """Return the indices of the ghosts to remove, of which none is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +95,8 @@ class OpponentRequest:
             play itself.
         ghosts: All ghosts of the opponents' population, the trainee's own included.
         latest: Latest checkpoints of the active policies of the opponents' population, the trainee
-            itself left out. With ``matchmaking.rivals: learning``, of the rival alone, which learns
-            in the same assignment; where it is drawn, it plays live.
+            itself left out. With ``matchmaking.rivals: learning`` this is the rival alone, which
+            learns in the same assignment; when it is drawn, it plays with its live weights.
         record: Wins and losses of the trainee against each candidate since its weights were last
             replaced, draws half on each side, older ones decayed: float64 [N] each, zeros without
             matches. For ``latest``: against any recent checkpoint of the policy.
@@ -141,8 +142,8 @@ class OpponentRequest:
         [N], in [0, 1].
         """
         wins, losses = self.record(candidates)
-        # (wins + k p) / (wins + losses + k), in place: as few passes over tens of thousands of
-        # candidates as possible.
+        # This is (wins + k p) / (wins + losses + k), computed in place, because there may be tens
+        # of thousands of candidates and each pass over them takes time.
         points = PRIOR_MATCHES * self.predicted(candidates)
         points += wins
         matches = wins + losses
@@ -156,7 +157,7 @@ class Opponents:
     """Opponents of the ``num_opponents`` blocks of an assignment.
 
     Attributes:
-        num_mirrors: Blocks in which the trainee plays itself; 0 where the opponents are of another
+        num_mirrors: Blocks in which the trainee plays itself; 0 if the opponents are of another
             population.
         players: Opponents, drawn with replacement, so one may occur twice.
     """
@@ -186,7 +187,7 @@ class Member:
 
     Attributes:
         policy: Policy's id.
-        index: Policy's number: breaks ties, lower first.
+        index: Policy's number, by which ties are broken: the lower one first.
         rating: Elo of its standing weights; None if unrated.
         num_matches: Evaluation matches since its generation began.
         is_reference: Whether it is the reference member, which is never mutated.
@@ -232,7 +233,7 @@ if there is no common opponent. Matches against each other do not count.
 
 
 class Exploit(Protocol):
-    """Rule that decides which policy copies which one. Keeps no state."""
+    """Rule that decides which policy copies which one; the object keeps no state."""
 
     def decide(
         self,
@@ -274,7 +275,7 @@ class Exploration:
 
 
 class Explore(Protocol):
-    """Rule that changes hyperparameters. Keeps no state."""
+    """Rule that changes hyperparameters; the object keeps no state."""
 
     def explore(
         self,
@@ -290,23 +291,23 @@ class Explore(Protocol):
         Args:
             hyperparameters: Hyperparameters to start from: the policy's own, or its donor's.
             search_space: Hyperparameters that may change, and their bounds.
-            history: All generations of the population, in order of beginning. The one that ends
-                with this decision should have its end already (``agent_steps_end``,
-                ``rating_end``): one without an end counts as running.
+            history: All generations of the population, in order of beginning. The generation that
+                ends with this decision should have its end already (``agent_steps_end``,
+                ``rating_end``), as a generation without an end counts as running.
             agent_steps: Policy's agent steps now.
             rng: The only source of randomness.
         """
 
 
 class Launcher(Protocol):
-    """Manager of learner processes, one per slot. Use it from one thread."""
+    """Manager of learner processes, one per slot; used by one thread only."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a learner in a slot, after killing its predecessor there.
 
         Args:
             slot: Slot's number, from 0.
-            populations: Populations that it trains; empty: any.
+            populations: Populations that the learner may train; empty for any.
         """
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
@@ -314,22 +315,22 @@ class Launcher(Protocol):
 
         Args:
             slot: Slot's number.
-            dump_stacks: Whether it first writes its stacks, for which it has a moment. The call
-                does not wait for it.
+            dump_stacks: Whether the learner may first write the stacks of its threads, to debug a
+                hang. The call does not wait for that.
         """
 
     def slot_of(self, hello: Hello) -> int | None:
-        """Return the slot of the learner that says Hello; None if it was not started here."""
+        """Return the slot of the learner that sent a Hello; None if it was not started here."""
 
     def waiting(self) -> Collection[int]:
-        """Return slots whose learner waits for a place to run; it is started as soon as there is
-        one.
+        """Return slots whose learner waits for resources; it is started as soon as they are
+        available.
         """
 
     def exited(self) -> list[tuple[int, int | None]]:
-        """Return slots whose learner has ended since the last call, and was not killed here.
+        """Return slots whose learner has ended by itself since the last call, not by `kill`.
 
-        Each comes with its exit code (-n: by signal n); None: it was lost with its machine.
+        Each comes with its exit code (-n: ended by signal n; None: lost with its machine).
         """
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from arena.types import PolicyId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Comparison of a policy with one other.
+    """Comparison of a policy with one other policy.
 
     Attributes:
         rival: The other policy.
@@ -52,8 +52,8 @@ class Evidence:
         deviation: Standard deviation of the rating, Elo.
         skill_deviation: Standard deviation of skill among the ranked beyond noise, Elo. None if
             nothing was compared.
-        comparison: Comparison with the donor, or with a rival that was no donor; None without a
-            particular rival.
+        comparison: Comparison with the donor, or with the rival that did not become the donor; None
+            if the policy was compared with no single rival.
     """
 
     rank: int | None
@@ -68,7 +68,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """Decision to wait, because too little is known. The policy stays ready and is asked again."""
+    """Decision to wait, because too little is known; the policy stays ready for the next check."""
 
     reason: str
     evidence: Evidence
@@ -76,7 +76,7 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """Decision that the policy stays unchanged until its next ready mark."""
+    """Decision that the policy stays unchanged until it is ready again."""
 
     reason: str
     evidence: Evidence
@@ -113,8 +113,8 @@ class ExploitDonor:
     donor_rating: float
     gap: float
     gap_deviation: float
-    # The probability is not None, unlike a comparison's: donors are always compared by ratings,
-    # too.
+    # Unlike in `Comparison`, the probability is never None, as donors are always compared by
+    # ratings, too.
     probability_better: float
     num_donors: int
     evidence: Evidence

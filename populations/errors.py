@@ -8,7 +8,7 @@
         ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
         ├── StorageError      full, read-only or unreadable (exit 5)
         │   ├── StorageUnavailable   full or read-only for now; a retry may succeed later
-        │   ├── WorkLost             acknowledged work is gone
+        │   ├── WorkLost             acknowledged work is lost
         │   └── JournalCorrupt
         │       └── JournalForeign   not damaged, but not this release's
         │           └── JournalOlder     a resume brings it up to date
@@ -36,7 +36,7 @@ class RunInUse(PopulationError):
 
 
 class RunFailed(PopulationError):
-    """The run cannot go on."""
+    """The run cannot continue."""
 
 
 class StorageError(PopulationError):
@@ -44,15 +44,15 @@ class StorageError(PopulationError):
 
 
 class StorageUnavailable(StorageError):
-    """Full or read-only for now: nothing was written, and a retry is safe."""
+    """The disk is full or read-only for now; nothing was written, and a retry is safe."""
 
 
 class WorkLost(StorageError):
-    """Acknowledged work is gone, and going on without it was not asked for. Nothing was written."""
+    """Acknowledged work is lost, and the user has not accepted that; nothing was written."""
 
 
 class JournalCorrupt(StorageError):
-    """The journal is no journal of this release, or is damaged."""
+    """The journal is not one of this release, or is damaged."""
 
 
 class JournalForeign(JournalCorrupt):
@@ -60,8 +60,8 @@ class JournalForeign(JournalCorrupt):
 
 
 class JournalOlder(JournalForeign):
-    """The journal is of an older release: a resume brings it up to date."""
+    """The journal is of an older release; a resume migrates it."""
 
 
 class ResumeRefused(PopulationError):
-    """A resumed run keeps its configuration, but another one was requested."""
+    """A resume would change what is fixed for the run: its environment or parts of its settings."""

@@ -12,42 +12,42 @@ from arena.errors import ConfigError, ConfigFaults, faults_of
 
 
 class Faults:
-    """Faults found so far; checks continue after each."""
+    """Collection of faults, so that checks can continue after each one."""
 
     def __init__(self) -> None:
         self._errors: list[ConfigError] = []
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there are none."""
+        """Return whether no fault was found."""
         return not self._errors
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Collect the fault that is raised inside, if any."""
+        """Collect the fault that the body of the ``with`` raises, if any."""
         try:
             yield
-        # Any exception but a user's mistake is a fault of Arena and ends the check.
+        # Any other exception is a defect of Arena, not a user's mistake, and ends the check.
         except ConfigError as error:
             self._errors.append(error)
 
     def raise_any(self) -> None:
-        """Raise the collected faults: one as it was, several as one error.
+        """Raise the collected faults: a single fault as it was, several as one error.
 
         Raises:
             ConfigError: If there is a fault.
         """
-        # The original, whose type and cause say more than a collection of one.
+        # The type and cause of the original error say more than a collection of one fault.
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
-            # Errors are flattened, as one may itself hold several faults.
+            # Flatten the errors, as each of them may contain several faults.
             raise ConfigFaults(text for error in self._errors for text in faults_of(error))
 
 
 @contextmanager
 def named(key: str) -> Iterator[None]:
-    """Prefix the faults that are raised inside with the key that contains them."""
+    """Prefix faults that the body of the ``with`` raises with the key that contains them."""
     try:
         yield
     except ConfigError as error:

@@ -15,12 +15,12 @@ from arena.bots.ids import canonical_bot
 from arena.errors import ConfigError
 from arena.types import is_bot
 
-# One colon, as in entry points: no kind of Arena's has one.
+# The path has one colon, as in entry points; no rule of Arena's has one in its name.
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-"""``package.module:Name``."""
+"""Form of an import path: ``package.module:Name``."""
 
 POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""Rule for names of populations."""
+"""Form of a population's name."""
 
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -33,7 +33,7 @@ def seconds_of(text: str) -> float:
     """Return the seconds of a time with units: 90s, 2m, 1.5h, 1h30m.
 
     Raises:
-        ValueError: If it is none, or 0. The text is a predicate: it has no subject.
+        ValueError: If it is no time, or 0. The message starts with "must", for a key in front.
     """
     match = _TIME.fullmatch(text)
     parts = match.groups(default="0") if match is not None else ("0",) * len(_UNITS_S)
@@ -54,27 +54,27 @@ Seconds = Annotated[
 
 
 def canonical(bot: str) -> str:
-    """Return a bot's canonical spelling: the same bot has one name in tallies and ratings."""
+    """Return a bot's canonical spelling, so that it has one name in tallies and ratings."""
     try:
         return canonical_bot(bot)
     except ConfigError as error:
-        # pydantic takes a ValueError as the key's fault; a ConfigError would end its whole check.
+        # pydantic collects a ValueError as the key's fault; a ConfigError would end all checks.
         raise ValueError(str(error)) from None
 
 
 def canonical_player(player: str) -> str:
-    """Return a bot's canonical spelling; players of other runs are called as they are written."""
-    # An empty name is no path.
+    """Return a bot's canonical spelling; the name of any other player is returned unchanged."""
+    # An empty text names no player of another run, so `canonical` refuses it.
     return canonical(player) if is_bot(player) or not player else player
 
 
 def check_kind(kind: str, kinds: Collection[str]) -> str:
-    """Return a kind that is one of some, or names a class of a user's own.
+    """Return the name of a rule: one of ``kinds``, or the import path of a user's class.
 
     Raises:
         ValueError: If it is neither.
     """
-    # Import paths are checked by form alone: user code is imported only when a run is resolved.
+    # Check only the form of an import path; users' code is imported when a run is resolved.
     if kind not in kinds and not IMPORT_PATH.fullmatch(kind):
         raise ValueError(f"must be one of {', '.join(kinds)}, or package.module:Class")
     return kind

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the collector while many objects are made that all stay alive.
+    """Pause the collector while the caller makes many objects that all stay alive.
 
-    Its search for garbage among them would take longer than making them.
+    Searching them for garbage would take longer than making them.
     """
-    # Nested pauses, or a caller's own, are left as they were.
+    # An outer pause, or a collector that the caller has turned off, stays as it was.
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,14 +1,14 @@
-"""Hyperparameters whose values follow a policy's agent steps.
+"""Hyperparameters whose values change with a policy's agent steps.
 
 A hyperparameter is a number or a schedule: ``{linear: [a, b], over_agent_steps: N}``,
 ``{cosine: [a, b], over_agent_steps: N}`` or ``{steps: {0: a, N: b}}``. The value in use is
 
     schedule(agent steps) x factor
 
-(with ``complement`` it is 1 - x to which this applies), within the bounds of the search space. PBT
-moves the factor, which begins at 1; with a factor of 1 the value is the schedule's own, which may
-be outside of the bounds as a start value may. A value is computed where agent steps change, so it
-holds for a whole assignment.
+(with ``complement`` this holds for 1 - x), within the bounds of the search space. PBT changes the
+factor, which begins at 1. With a factor of 1 the value is the schedule's own and may be outside of
+the bounds, as start values may. A value is computed when an assignment changes the agent steps,
+so it is constant within an assignment.
 
 Tests: `tests/populations/test_search_space.py`.
 """
@@ -33,18 +33,18 @@ FORMS = (
 )
 
 Factors = Mapping[str, float]
-"""Factors that PBT moves, by the names of scheduled hyperparameters."""
+"""Factors that PBT changes, by the names of scheduled hyperparameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """A value that goes from ``first`` to ``last`` and stays there.
+    """Schedule that moves smoothly from ``first`` to ``last``, and is constant afterwards.
 
     Attributes:
         kind: ``linear`` or ``cosine``.
         first: Value at 0 agent steps.
         last: Value from ``over_agent_steps`` on.
-        over_agent_steps: Agent steps from the one to the other.
+        over_agent_steps: Agent steps in which it moves from ``first`` to ``last``.
     """
 
     kind: str
@@ -56,19 +56,19 @@ class Curve:
         """Return the value after so many agent steps."""
         progress = min(agent_steps / self.over_agent_steps, 1.0)
         if self.kind == "cosine":
-            # p <- (1 - cos(pi p)) / 2
+            # The cosine replaces progress p by (1 - cos(pi p)) / 2.
             progress = (1.0 - math.cos(math.pi * progress)) / 2.0
-        # a (1 - p) + b p: exact at both ends
+        # The form a (1 - p) + b p is exact at both ends, unlike a + (b - a) p.
         return self.first * (1.0 - progress) + self.last * progress
 
     def next_mark(self, agent_steps: int) -> int | None:
-        """Return None: it changes all the time, and assignments are its steps."""
+        """Return None, as no mark ends an assignment early: the value changes after each one."""
         del agent_steps
         return None
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Values between which it stays."""
+        """First and last value, which bound all others."""
         return self.first, self.last
 
     def with_values(self, values: Sequence[float]) -> Curve:
@@ -83,10 +83,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """A value that changes at marks.
+    """Schedule that is constant between marks.
 
     Attributes:
-        marks: Agent steps from which each value holds, rising from 0, with the values.
+        marks: Pairs of agent steps, rising from 0, and the value that holds from there on.
     """
 
     marks: tuple[tuple[int, float], ...]
@@ -96,12 +96,12 @@ class Steps:
         return next(value for mark, value in reversed(self.marks) if mark <= agent_steps)
 
     def next_mark(self, agent_steps: int) -> int | None:
-        """Return the next mark ahead; None after the last one."""
+        """Return the next mark above some agent steps; None after the last mark."""
         return next((mark for mark, _ in self.marks if mark > agent_steps), None)
 
     @property
     def values(self) -> tuple[float, ...]:
-        """Values that it takes."""
+        """All values of the schedule, in order."""
         return tuple(value for _, value in self.marks)
 
     def with_values(self, values: Sequence[float]) -> Steps:
@@ -173,8 +173,8 @@ def _parse_steps(entry: object, *, key: str) -> Steps:
 
 
 def _whole(value: object) -> int | None:
-    """Return agent steps; None if it is no whole number of at least 0."""
-    # Keys of a document are text.
+    """Return agent steps; None if the value is no whole number from 0 to ``MAX_AGENT_STEPS``."""
+    # The keys of a YAML document are read as text.
     if isinstance(value, str):
         try:
             value = float(value)
@@ -206,8 +206,8 @@ def checked_schedules(
     Args:
         schedules: Schedules by hyperparameter, as parsed.
         start: Start values, checked; those of integers are ``int``.
-        coerce: Function from a hyperparameter and a value to the value as the algorithm has it;
-            raises a ConfigError for one that it refuses.
+        coerce: Function from a hyperparameter's name and a value to the value as the algorithm
+            has it; raises a ConfigError if the algorithm refuses the value.
         space: Search space of the population.
         key: Name of the population in errors (``populations.player``).
 
@@ -230,7 +230,7 @@ def checked_schedules(
             if is_integral and not isinstance(value, int):
                 raise ConfigError(f"{path}: must be whole numbers, got {value!r}")
         entry = space.get(name)
-        # A factor moves along a scale; choices have none.
+        # A schedule is multiplied by a factor, and choices cannot be multiplied.
         if isinstance(entry, Mapping) and "choices" in entry:
             raise ConfigError(
                 f"{key}.search_space.{name}: must be {{low, high}} where the hyperparameter has a "
@@ -246,7 +246,7 @@ class ScheduledValues:
 
     Attributes:
         schedules: Schedules by hyperparameter.
-        ranges: Ranges of those that PBT may change.
+        ranges: Ranges of the scheduled hyperparameters that PBT may change.
     """
 
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
@@ -272,19 +272,19 @@ class ScheduledValues:
         return dict.fromkeys(self.schedules, 1.0)
 
     def completed(self, factors: Factors) -> dict[str, float]:
-        """Return a factor for each schedule that there is now, 1 where there was none."""
+        """Return a factor for each present schedule; 1 if ``factors`` does not have it."""
         return {**self.first_factors, **{n: f for n, f in factors.items() if n in self.schedules}}
 
     def values(
         self, hyperparameters: Hyperparameters, *, factors: Factors, agent_steps: int
     ) -> dict[str, Value]:
-        """Return all hyperparameters, scheduled ones as they are after so many agent steps."""
+        """Return all hyperparameters, with the values of schedules at some agent steps."""
         return {
             **hyperparameters,
             **{
                 name: self._value(name, factor=factors[name], agent_steps=agent_steps)
                 for name in self.schedules
-                # Rows of before a hyperparameter had a schedule have no factor.
+                # A row that is older than a hyperparameter's schedule has no factor for it.
                 if name in factors
             },
         }
@@ -297,12 +297,12 @@ class ScheduledValues:
         factors: Factors,
         agent_steps: int,
     ) -> tuple[dict[str, Value], dict[str, float]]:
-        """Return hyperparameters in use and factors after an exploration of values in use.
+        """Return the values in use, and the factors, after an exploration has changed values.
 
         Args:
-            new: Values that were explored.
-            old: Values that they came from; one that stays keeps its factor.
-            factors: Factors of those.
+            new: Values after the exploration.
+            old: Values before it; a hyperparameter with an equal value keeps its factor.
+            factors: Factors before it.
             agent_steps: Policy's agent steps.
         """
         moved = dict(factors)
@@ -310,13 +310,13 @@ class ScheduledValues:
             if name not in new or name not in moved or new[name] == old.get(name):
                 continue
             turned = self._turn(name, self.schedules[name].at(agent_steps))
-            # f = x / schedule; where the schedule is at 0, no factor leads away from it.
+            # f = x / schedule, unless the schedule is at 0, which no factor can move.
             if turned != 0.0:
                 moved[name] = self._turn(name, number_of(new[name])) / turned
         return self.values(new, factors=moved, agent_steps=agent_steps), moved
 
     def next_mark(self, agent_steps: int) -> int | None:
-        """Return agent steps at which a value changes next at once; None: no such mark is ahead."""
+        """Return the agent steps of the next mark of any schedule; None if no mark is left."""
         marks = (schedule.next_mark(agent_steps) for schedule in self.schedules.values())
         return min((mark for mark in marks if mark is not None), default=None)
 
@@ -324,7 +324,7 @@ class ScheduledValues:
         scheduled = self.schedules[name].at(agent_steps)
         if factor == 1.0:
             return scheduled
-        # x = s f, or 1 - x = (1 - s) f with complement
+        # x = s f with schedule s and factor f, or 1 - x = (1 - s) f with complement.
         value = self._turn(name, self._turn(name, scheduled) * factor)
         known = self.ranges.get(name)
         if known is not None:
@@ -340,7 +340,7 @@ def start_values(hyperparameters: Mapping[str, object]) -> dict[str, Value]:
     """Return hyperparameters at 0 agent steps, without those that are null.
 
     Raises:
-        ConfigError: If a schedule is none.
+        ConfigError: If a mapping is not a valid schedule.
     """
     values: dict[str, Value] = {}
     for name, value in hyperparameters.items():

@@ -14,7 +14,7 @@ from arena.resolve import in_file
 from arena.rules import nearest
 from populations.yaml_documents import MAX_BYTES
 
-# A package, so that presets are found in a wheel, too.
+# Presets are a package's data, so that they are found in an installed wheel, too.
 PRESETS = "populations.presets"
 
 
@@ -28,11 +28,11 @@ def preset_text(name: str) -> bytes:
     """Return the YAML of a preset.
 
     Raises:
-        ConfigError: If there is none of that name.
+        ConfigError: If no preset has that name.
     """
     try:
         names = preset_names()
-    # configs/ becomes this package only by an installation (package-dir in pyproject.toml).
+    # Only an installation makes a package of configs/ (package-dir in pyproject.toml).
     except ModuleNotFoundError as error:
         raise ConfigError("the presets are not installed; run: pip install -e .") from error
     if name not in names:
@@ -48,16 +48,17 @@ def config_text(source: str | Path) -> bytes:
     """Return the YAML of a preset or a file, unchanged.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If there is no such preset, or the file cannot be read.
     """
     path = Path(source)
-    # A word without a suffix and without a folder is a preset, even where a file has this name.
+    # A word without suffix and folder names a preset, even if there is a file of this name.
     is_path = isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) > 1
     if not is_path:
         return preset_text(str(source))
     try:
         with path.open("rb") as file:
-            # A byte more tells that it is too long; a device has no end.
+            # Read at most a byte more than is allowed: it shows that a file is too long, and
+            # the end of a device would never come.
             return file.read(MAX_BYTES + 1)
     except OSError as error:
         hint = _environment_hint(str(source))
@@ -65,7 +66,7 @@ def config_text(source: str | Path) -> bytes:
 
 
 def _environment_hint(name: str) -> str:
-    """Return how a run in an environment is launched, if a name looks like one's id."""
+    """Return a hint for a name that looks like an environment's id; empty if it does not."""
     name = in_file(name) or name
     if not re.search(r"\w:\w|[-_]v\d+$", name):
         return ""

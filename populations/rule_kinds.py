@@ -1,4 +1,4 @@
-"""Rules that a configuration names, and the settings that each of them reads.
+"""Rules that a configuration can name, and the settings that each rule reads.
 
 A rule (of matchmaking, of selection, of exploring) lies in one module together with its settings
 and its `RuleKind`; one line in the list of kinds makes it known. The section of the configuration
@@ -27,12 +27,12 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
 
     Attributes:
         name: Word in the configuration.
-        settings: Keys that the rule reads, with their rules and defaults; most often the rule
-            itself, `Model` where it reads none.
+        settings: Model of the keys that the rule reads, with bounds and defaults. It is most often
+            the rule's own class, and `Model` for a rule without settings.
         make: Constructor of the rule from these settings.
-        section: Section of the configuration that has these keys; empty: the one that names the
-            rule.
-        usual: Values of the section's own keys where the user leaves them out.
+        section: Section of the configuration that has these keys; empty if it is the section that
+            names the rule.
+        usual: Defaults of this rule for the section's own keys.
         unread: Keys of the section itself that this rule does not read.
     """
 
@@ -44,20 +44,20 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
     unread: frozenset[str] = frozenset()
 
     def from_sections(self, own: Model, **others: Model) -> RuleT_co:
-        """Make the rule.
+        """Make the rule from sections of the configuration.
 
         Args:
             own: Section that names the rule.
-            others: Further sections, by name.
+            others: Further sections that may have the rule's keys, by name.
         """
-        # The section that names the rule and the one that has its keys may differ (`window`).
+        # The section that names the rule may differ from the section with its keys (`window`).
         return self.make(
             read_settings(self.settings, others[self.section] if self.section else own)
         )
 
 
 def itself(rule: SettingsT) -> SettingsT:
-    """Return settings that are the rule themselves."""
+    """Return the settings unchanged: the constructor of a rule that is its own settings."""
     return rule
 
 
@@ -71,23 +71,24 @@ def by_name(*kinds: RuleKind[Any, RuleT]) -> Mapping[str, RuleKind[Any, RuleT]]:
 
 
 def read_settings(settings: type[SettingsT], section: Model) -> SettingsT:
-    """Return those keys of a section that some settings have."""
-    # Values are not validated again, as the section has done it.
+    """Return the settings of a rule, with the values that a section has for their keys."""
+    # The section has validated these values, so they are not validated again.
     values: dict[str, Any] = {name: getattr(section, name) for name in settings.model_fields}
     return cast(SettingsT, settings.model_construct(**values))
 
 
 def with_settings(section: type[SectionT], *kinds: Kinds) -> type[SectionT]:
-    """Return a section that has the keys of all rules beside its own."""
-    # Settings with a section of their own are keys there, and not here.
+    """Return a class of section that has the keys of all rules in addition to its own."""
+    # A rule with a section of its own has its keys there, and not in this section.
     settings = [kind.settings for some in kinds for kind in some.values() if not kind.section]
-    # Settings that others extend come in with those; twice, Python would find no order of bases.
+    # A class that another one extends is left out, as the subclass brings its keys. With both as
+    # bases, Python could not find a method resolution order.
     bases = [
         one
         for one in dict.fromkeys(settings)
         if not any(one is not other and issubclass(other, one) for other in settings)
     ]
-    # A section may itself extend a rule's settings (PbtSection: the fraction).
+    # The section itself may extend a rule's settings, as PbtSection does (the fraction).
     bases = [one for one in bases if not issubclass(section, one)]
     made = create_model(
         section.__name__.replace("Section", "Config"),
@@ -103,10 +104,10 @@ class Choice(NamedTuple):
 
     Attributes:
         key: Key that names the rule.
-        kinds: Rules that it can name, beside classes of a user's own.
-        name: Name that it has.
-        own_reads_section: Whether a class of a user's own is called with the section, and so may
-            read every key of it; else it is called with the section's ``options`` alone.
+        kinds: Rules of Arena's that the key can name; it may also name a user's class.
+        name: Value of the key.
+        own_reads_section: Whether a user's class is made with the whole section, and so may read
+            every key of it; if not, it is made with the section's ``options`` alone.
     """
 
     key: str
@@ -116,12 +117,12 @@ class Choice(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Return whether the rule is a class of a user's own."""
+        """Return whether the rule is a user's class."""
         return self.name not in self.kinds
 
     def readers(self, setting: str) -> list[str]:
-        """Return the rules that read a key; empty where none does, or all do."""
-        # The section's own key, which some rule does not read.
+        """Return the rules that read a key; empty if no rule does, or if all rules do."""
+        # A key of the section itself is read by all rules, except those that list it in `unread`.
         is_shared = any(setting in kind.unread for kind in self.kinds.values())
         return [
             name
@@ -137,28 +138,28 @@ def unread_settings(
     choices: Iterable[Choice],
     also_read: Collection[str] = (),
 ) -> list[str]:
-    """Return a sentence for each key that is not at its default and that no chosen rule reads.
+    """Return a sentence for each key with an own value that no chosen rule reads.
 
-    Keys that all rules read are the section's own.
+    A key that all rules read never gets a sentence.
 
     Args:
-        section: Section as it was written.
+        section: Section as the user wrote it.
         prefix: Dotted name of the section.
         choices: Rules that may read the section.
-        also_read: Keys that something else reads, too.
+        also_read: Keys that other parts of the program read.
     """
     # Populations that choose the same rules count once.
     chosen = list({(one.key, one.name): one for one in choices}.values())
     if any(one.is_own and one.own_reads_section for one in chosen):
         return []
     faults = []
-    # Keys that are not written cannot be in vain.
+    # Only keys that the user has set can be useless.
     for setting in sorted(section.model_fields_set):
         value = getattr(section, setting)
         readers = {one.key: found for one in chosen if (found := one.readers(setting))}
         is_read = any(one.name in readers.get(one.key, ()) for one in chosen)
         default = type(section).model_fields[setting].get_default(call_default_factory=True)
-        # A key at its default does no harm: dumps of configurations have them all.
+        # A key at its default is accepted, because dumps of configurations have all keys.
         if setting in also_read or value == default or is_read or not readers:
             continue
         told = [f"where {key} is {' or '.join(names)}" for key, names in readers.items()]

@@ -1,15 +1,15 @@
 """Hyperparameters that PBT may change, and their bounds.
 
 A hyperparameter's entry is ``{low, high, log, step, complement, factors, uniform}`` or
-``{choices: [...]}``, of numbers, of text, or of true and false (`populations.choices`).
-``complement`` is for those that are used as 1 - x (``gamma``: its horizon is 1 / (1 - gamma)):
-bounds are those of x, while perturbing, ``log`` and sampling are about 1 - x.
+``{choices: [...]}`` with numbers, texts, or true and false (`populations.choices`).
+``complement`` is for hyperparameters whose effect follows 1 - x (``gamma``: its horizon is
+1 / (1 - gamma)). Bounds are those of x, but perturbing, ``log`` and sampling use 1 - x.
 
-Whether a hyperparameter is integral is decided by its own value, not by how its bounds are written:
-``gae_lambda: {low: 0, high: 1}`` is an interval, not a coin.
+A hyperparameter is integral if its start value is an integer, however its bounds are written:
+``gae_lambda: {low: 0, high: 1}`` is an interval, not a choice of 0 or 1.
 
-``factors`` are those by which perturbing multiplies this hyperparameter alone, ``uniform: [a, b]``
-the ends of the factors between which it draws one.
+Perturbing multiplies this hyperparameter by one of its ``factors`` instead of those of ``pbt``, or
+by a factor drawn between the ends of ``uniform: [a, b]``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RANGE_KEYS = ("low", "high", "log", "step", "complement", "factors", "uniform")
 LEAST_STEP = 0.01
-"""Part of a range without steps by which 0 moves, or 1 with ``complement``."""
+"""Fraction of a range by which perturbing moves 0 (1 with ``complement``) if it has no steps."""
 
 MAX_FACTORS = 16
 UNIFORM_RULE = "must be [a, b] with 0 < a < 1 < b (of others values would only rise, or only fall)"
@@ -42,7 +42,7 @@ MAX_NUMBER = 1e300
 """Larger bounds would overflow when multiplied."""
 
 MAX_STEPS = 2**53
-"""More could not be told apart in float64."""
+"""Float64 cannot distinguish more steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class Range:
     Attributes:
         low: Smallest value.
         high: Largest value; with a step, the largest that the steps reach.
-        log: Equal ratios are equally likely.
-        step: Distance of the values low, low + step, and so on; None: all numbers.
-        complement: Perturbing, sampling and ``log`` are about 1 - x.
-        integral: Values are integers (``int``).
-        factors: Factors of perturbing in place of those of ``pbt``; None: those.
-        uniform: Ends of the factors in place of ``factors``.
+        log: Whether sampling is log-uniform, so that equal ratios are equally likely.
+        step: Distance of the values low, low + step, and so on; None allows all numbers.
+        complement: Whether perturbing, sampling and ``log`` use 1 - x.
+        integral: Whether values are integers (``int``).
+        factors: Factors of perturbing in place of those of ``pbt``; None uses those of ``pbt``.
+        uniform: Ends between which a factor is drawn, in place of ``factors``; None does not.
     """
 
     low: float
@@ -72,13 +72,14 @@ class Range:
     def sample(self, rng: np.random.Generator) -> float:
         """Draw from Optuna's distribution of the same bounds, log and step."""
         if self.integral and self.log:
-            # Draw as Optuna does: log-uniform over half a unit more at both ends, then rounded.
+            # As in Optuna, widen the range by half a unit at both ends and round the draw, so that
+            # the first and the last integer get their share.
             return self.fit(_log_uniform(self.low - 0.5, self.high + 0.5, rng))
         if self.step is not None:
             num_steps = round((self.high - self.low) / self.step)
-            # The point goes through `fit`, so that integers come back as int.
+            # `fit` turns the point of an integral range into an int.
             return self.fit(_grid_point(self.low, self.step, int(rng.integers(num_steps + 1))))
-        # low and high change places with complement.
+        # With complement, 1 - low is the upper end and 1 - high the lower one.
         low, high = self._turn(self.low), self._turn(self.high)
         if self.log:
             return self.fit(self._turn(_log_uniform(min(low, high), max(low, high), rng)))
@@ -92,14 +93,14 @@ class Range:
         return self.from_unit(share)
 
     def perturb(self, value: Value, *, factor: float, rng: np.random.Generator) -> float:
-        """Multiply by ``factor``, or 1 - x by it; drawn anew if value is not finite.
+        """Multiply x by ``factor``, or 1 - x with ``complement``; draw anew if x is not finite.
 
-        With steps (integers have steps of 1) the result is at least one away, in the direction of
-        the factor, unless a bound is in the way. So it is with 0, which no factor moves: there a
-        range without steps has one of a hundredth of its width.
+        With steps (integers have steps of 1) the result is at least one step away, in the direction
+        of the factor, unless a bound prevents it. No factor moves 0, so from there a range without
+        steps moves by a hundredth of its width (``LEAST_STEP``).
         """
         value = number_of(value)
-        # NaN stands for a hyperparameter without a value.
+        # A hyperparameter without a value is NaN.
         if not math.isfinite(value):
             return self.sample(rng)
         # The value in use may be outside of the bounds.
@@ -110,13 +111,13 @@ class Range:
         if step is None and self._turn(start) == 0.0:
             step = LEAST_STEP * (self.high - self.low)
         if step is not None and moved == start:
-            # Rounding ate the move: 2 * 1.2 and 2 * 0.8 both come back to 2.
+            # Rounding has undone the move, as both 2 * 1.2 and 2 * 0.8 are rounded to 2.
             direction = (factor > 1.0) - (factor < 1.0)
             moved = self.fit(start + direction * step * (-1 if self.complement else 1))
         return moved
 
     def fit(self, value: Value) -> float:
-        """Return the nearest value in the range; the lowest for text."""
+        """Return the nearest value in the range; the lowest value for a text."""
         value = min(max(self.low, number_of(value)), self.high)
         if self.step is not None:
             value = _grid_point(self.low, self.step, round((value - self.low) / self.step))
@@ -125,13 +126,12 @@ class Range:
     def to_unit(self, value: Value) -> float:
         """Return the position of the nearest value between the bounds, in [0, 1].
 
-        The scale is that of sampling.
-
-        With ``complement`` 0 is the end at which 1 - x is smallest.
+        The scale is that of sampling: logarithmic with ``log``. With ``complement``, 0 is the end
+        at which 1 - x is smallest.
         """
         low, high = self._scaled_bounds()
         position = self._scale(self._turn(self.fit(value)))
-        # A range of one value is at 0.
+        # A range with a single value has no width; its position is 0.
         return min(max((position - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
     def from_unit(self, position: float) -> float:
@@ -142,12 +142,12 @@ class Range:
 
     @property
     def extremes(self) -> tuple[float, ...]:
-        """Return the values that stand for all: the ends."""
+        """Return the values that represent all in checks: both ends."""
         return self.low, self.high
 
     @property
     def complement_bounds(self) -> tuple[float, float]:
-        """Bounds of 1 - x, in decimal: 0.1 where ``high`` is 0.9."""
+        """Bounds of 1 - x, computed in decimal: exactly 0.1 for a ``high`` of 0.9."""
         return float(1 - _exact(self.high)), float(1 - _exact(self.low))
 
     def _scaled_bounds(self) -> tuple[float, float]:
@@ -165,12 +165,12 @@ Dimension = Range | Choices
 
 
 def _exact(number: float) -> Decimal:
-    """Return the number as it is written: 0.1 and not the float64 next to it."""
+    """Return the number as it is written: exactly 0.1, not the nearest float64."""
     return Decimal(str(number))
 
 
 def _grid_point(low: float, step: float, num_steps: int) -> float:
-    """Return a point of the grid, in decimal as Optuna does: steps of 0.1 end at 0.3 exactly."""
+    """Return a point of the grid, in decimal as in Optuna: three steps of 0.1 are exactly 0.3."""
     return float(_exact(low) + num_steps * _exact(step))
 
 
@@ -181,12 +181,12 @@ def _log_uniform(low: float, high: float, rng: np.random.Generator) -> float:
 def parse_search_space(
     space: SearchSpace, *, start: Hyperparameters, key: str = "search_space"
 ) -> dict[str, Dimension]:
-    """Turn what YAML says into dimensions.
+    """Parse the entries of a search space, as read from YAML.
 
     Args:
         space: Search space by hyperparameter.
-        start: Values in use, which say what is integral; for one without a value, integral bounds
-            and step do.
+        start: Values in use. A hyperparameter is integral if its value is an int; without a value,
+            if its bounds and its step are.
         key: Name of the search space in errors.
 
     Raises:
@@ -222,14 +222,14 @@ def validate_search_space(
     dimensions = parse_search_space(space, start=start, key=key)
     try:
         optuna_distributions(dimensions)
-    # Optuna has rules of its own about ranges; they are the user's mistakes, too.
+    # Optuna has further rules about ranges; breaking one is a mistake of the user, too.
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
     return dimensions
 
 
 def optuna_distributions(dimensions: Mapping[str, Dimension]) -> dict[str, BaseDistribution]:
-    """Return Optuna's distributions; those with ``complement`` are about 1 - x."""
+    """Return Optuna's distributions; with ``complement`` they are distributions of 1 - x."""
     return {name: _optuna_distribution(dimension) for name, dimension in dimensions.items()}
 
 
@@ -248,7 +248,7 @@ def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
             int(low), int(high), log=dimension.log, step=int(dimension.step or 1)
         )
     if dimension.complement:
-        # Optuna's log is about its own numbers, so it is told 1 - x.
+        # Optuna applies `log` to its own numbers, so these have to be 1 - x.
         low, high = dimension.complement_bounds
     return FloatDistribution(low, high, log=dimension.log, step=dimension.step)
 
@@ -293,7 +293,7 @@ def _parse_range(entry: Mapping[str, object], *, value: Value | None, key: str) 
     log, complement = _flag(entry, "log", key=key), _flag(entry, "complement", key=key)
     raw_step = entry.get("step")
     step = None if raw_step is None else _number(raw_step, key=f"{key}.step")
-    # A null value has no type of its own, so the notation of the bounds must tell.
+    # A null value has no type, so the notation of the bounds decides.
     is_written_integral = all(isinstance(n, int) for n in (low, high, 1 if step is None else step))
     integral = isinstance(value, int) if value is not None else is_written_integral
     _check_range(low=low, high=high, step=step, log=log, complement=complement, key=key)
@@ -302,11 +302,11 @@ def _parse_range(entry: Mapping[str, object], *, value: Value | None, key: str) 
         if complement:
             raise ConfigError(f"{key}.complement: must be false for an integer")
     if step is not None:
-        # Compute in decimal: (0.3 - 0.1) / 0.1 is a bit less than 2 in float64.
+        # In float64 (0.3 - 0.1) / 0.1 is slightly less than 2, so compute in decimal.
         num_steps = math.floor((_exact(high) - _exact(low)) / _exact(step))
         if num_steps > MAX_STEPS:
             raise ConfigError(f"{key}.step: at most {MAX_STEPS} steps, got {num_steps}")
-        # The largest value that the steps reach, as Optuna does.
+        # As in Optuna, the upper bound becomes the largest value that the steps reach.
         high = _grid_point(low, step, num_steps)
     return Range(
         low=low,
@@ -321,7 +321,7 @@ def _parse_range(entry: Mapping[str, object], *, value: Value | None, key: str) 
 
 
 def spans_one(ends: Sequence[float]) -> bool:
-    """Return whether factors between two ends lead up and down."""
+    """Return whether factors between two ends can both raise and lower a value."""
     return len(ends) == 2 and 0.0 < ends[0] < 1.0 < ends[1]
 
 
@@ -359,7 +359,7 @@ def _check_range(
             f"{key}: low and high must be in [0, 1] where complement is true, "
             f"got {low!r} and {high!r}"
         )
-    # log(1 - x) at x = 1
+    # log(1 - x) is infinite at x = 1.
     if log and complement and high >= 1.0:
         raise ConfigError(f"{key}.high: must be below 1 where log is about 1 - x, got {high!r}")
     if log and not complement and low <= 0.0:
@@ -375,7 +375,7 @@ def _integral_bounds(
 ) -> tuple[int, int, int]:
     if step is not None and step != int(step):
         raise ConfigError(f"{key}.step: must be an integer, got {step!r}")
-    # Inwards, so that no integer breaks the bounds that the user wrote.
+    # Round inwards, so that no integer is outside of the bounds that the user wrote.
     whole_low, whole_high = math.ceil(low), math.floor(high)
     if whole_low > whole_high:
         raise ConfigError(f"{key}: there is no integer from {low!r} to {high!r}")
@@ -383,10 +383,10 @@ def _integral_bounds(
 
 
 def _number(value: object, *, key: str) -> float:
-    """Return a finite number of a sane size; bool is none, though Python says so."""
+    """Return a finite number of a sane size; a bool is refused, though Python counts it as int."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{key}: must be a number, got {value!r}")
-    if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison too
+    if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison, too.
         raise ConfigError(f"{key}: must be a number within +-{MAX_NUMBER:g}, got {value!r}")
     return value
 

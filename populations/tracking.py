@@ -1,8 +1,8 @@
 """The process of a tracker: ``python -m populations.tracking``.
 
-It reads what the run has written, ``metrics.jsonl`` and the journal, and tells the controller on a
-pipe what it does, as the process of hooks does. It ends where the tracker raises, and is started
-anew: the tracker itself says then where it goes on. Torch-free.
+It reads what the run has written, ``metrics.jsonl`` and the journal, and reports its progress to
+the controller on a pipe, as the process of hooks does. If the tracker raises, the process ends and
+is started again: it then asks the tracker which points it has already. It does not import torch.
 
 Tests: `tests/integration/test_trackers.py`.
 """
@@ -42,26 +42,26 @@ from populations.storage.journal import JournalReader
 from populations.views.sentences import event_document
 
 POLL_S = 1.0
-"""Time between two looks at what the run has written."""
+"""Seconds between two checks for new lines and events of the run."""
 
 PAGE = 500
-"""Most points, and most notes, that are handed over at once."""
+"""Maximum number of points, and of notes, that are handed to the tracker at once."""
 
 NOTED = ("alert", "alert_cleared", "champion", "exploited")
-"""Kinds of events that are told."""
+"""Kinds of events that become notes."""
 
 GAME_EVERY_S, GAME_S = 3600.0, 90.0
-"""Time between two games that are shown, and the longest time in which one is told."""
+"""Seconds between two games that are shown, and the time limit for rendering a game."""
 
 NICENESS = 10
-"""The run goes first where cores are few."""
+"""Niceness of this process, so that the run has priority where cores are few."""
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _USER_OF_URL = re.compile(r"//[^/@\s]+@")
 
 
 def serve(settings: TrackerSettings, control: Control, report: Report) -> None:
-    """Hand over points and notes until the run is over and none is left.
+    """Hand points and notes to the tracker until the run is over and none is left.
 
     Raises:
         ConfigError: If the tracker raises.
@@ -70,9 +70,9 @@ def serve(settings: TrackerSettings, control: Control, report: Report) -> None:
     try:
         _serve(settings, control, report)
     except BaseException as error:
-        # The tool's code may raise anything.
+        # The code of a tracking tool may raise anything.
         pass_interrupt(error)
-        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201 a log
+        print(redacted(traceback.format_exc()), file=sys.stderr)  # noqa: T201 (stderr is the log)
         raise ConfigError(redacted(f"{settings.tracker} raised {named(error)}")) from None
 
 
@@ -86,23 +86,23 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
     tracker = open_tracker(name, tracked_run(run_dir))
     number, sequence, games = tracker.reached()
     problem, has_points, due_s = "", False, time.monotonic() + GAME_EVERY_S
-    # The tracker is well only after it has taken something: one that opens may refuse all that
-    # follows.
+    # This report does not clear an earlier problem: a tracker that opens may still refuse every
+    # point, so the problem ends only after the first successful write.
     report(ready=True)
     with (
         closing(points_of(run_dir / METRICS_FILE, after=number)) as written,
         JournalReader(run_dir / JOURNAL) as reader,
     ):
         while True:
-            # Points and notes are read after this look at the run, so that all that was written
-            # until then is read.
+            # Check whether the run is over before reading, so that nothing that it wrote until its
+            # end is missed.
             is_over = control.backlog_s is not None
             points = [*islice(iter(written.__next__, None), PAGE)]
             notes = [_note(row) for row in reader.events(after=sequence, kinds=NOTED, limit=PAGE)]
             if points or notes:
                 begin(points[-1].number if points else notes[-1].sequence)
                 tracker.write(points, notes)
-                # An alert about games holds until one was shown.
+                # A problem with showing games stays reported until a game has been shown.
                 report(**({"ready": True} if problem else {"ended": name, "problem": ""}))
                 sequence = notes[-1].sequence if notes else sequence
                 has_points = has_points or bool(points)
@@ -123,7 +123,7 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
 
 
 def _worst_game(reader: JournalReader, run_dir: Path, known: frozenset[str]) -> str | None:
-    """Return the worst game of a champion that is not known; None: there is none."""
+    """Return the worst game of a champion that is not in ``known``; None if there is none."""
     tables = reader.load(pairs=())
     champions = [str(row.champion) for row in tables.ratings.values() if row.champion]
     seats = learner_setup(RunFile.load(run_dir / RUN_FILE), root=run_dir).seats
@@ -132,7 +132,7 @@ def _worst_game(reader: JournalReader, run_dir: Path, known: frozenset[str]) -> 
 
 
 def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
-    """Have a game made into a page, and show it; return what was wrong, empty if nothing was."""
+    """Render a game as a page and show it; return what went wrong, empty if nothing did."""
     with tempfile.TemporaryDirectory(prefix="arena-game-") as place:
         page = Path(place) / f"{game}.html"
         module, *given = settings.replay_command
@@ -148,21 +148,21 @@ def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
 
 
 def open_tracker(name: str, run: TrackedRun) -> Tracker:
-    """Import a tracker, which takes seconds, and go on with the run in it."""
+    """Import a tracker, which takes seconds, and continue the run in it."""
     module = import_module(f"arena.metrics.{name}_tracker")
     tracker: Tracker = getattr(module, f"{name.capitalize()}Tracker")(run)
     return tracker
 
 
 def points_of(path: Path, *, after: int) -> Generator[Point | None, None, None]:
-    """Yield the points of a run that its tracker does not hold; None: nothing was written since.
+    """Yield the points that the tracker does not have yet; None when no further line is there.
 
-    A figure that is written again at the same step, at the end of a run, is left out if it has not
-    changed. That shows only from the first line on, so all are read, whatever the tracker holds.
+    A metric that is written again at the same step, as at the end of a run, is left out if its
+    value is unchanged. To know that, all lines are read, also those that the tracker has.
 
     Args:
-        path: File of metrics that is appended to.
-        after: Number of the last point that the tracker holds.
+        path: File of metrics, which the run appends to.
+        after: Number of the last point that the tracker has.
     """
     last: dict[tuple[str, str], tuple[int, float]] = {}
     for numbered in numbered_lines(path):
@@ -179,16 +179,16 @@ def points_of(path: Path, *, after: int) -> Generator[Point | None, None, None]:
 
 
 def _note(row: EventRow) -> Note:
-    # The key of a champion's note is the population, whose next one takes the place.
+    # A note replaces the earlier one with its subject, so a champion's subject is its population.
     key = row.data.get("population") if row.kind == "champion" else None
     text = str(event_document(row)["sentence"])
     return Note(row.sequence, cast(Any, row.kind), str(key or row.subject), text)
 
 
 def tracked_run(run_dir: Path) -> TrackedRun:
-    """Return what trackers get to know of a run.
+    """Return what trackers may know about a run.
 
-    Of its settings only those that no secret is in: arguments of hooks, for example, may have one.
+    Only settings without secrets are included: arguments of hooks, for example, may contain one.
     """
     file = RunFile.load(run_dir / RUN_FILE)
     facts: dict[str, object] = {"environment": file.spec.id, "seed": file.config.seed}
@@ -200,9 +200,9 @@ def tracked_run(run_dir: Path) -> TrackedRun:
 
 
 def redacted(text: str) -> str:
-    """Return a text without secrets of the environment's variables, and without users of URLs."""
+    """Return a text without the values of secret environment variables and without URLs' users."""
     for name, value in os.environ.items():
-        # A shorter one would be found in words.
+        # A shorter value would also match within ordinary words.
         if _SECRET.search(name) and len(value) >= 6:
             text = text.replace(value, "***")
     return _USER_OF_URL.sub("//***@", text)

@@ -1,1 +1,1 @@
-"""Consistency of a run's rows and files, and repair of what is inconsistent."""
+"""Checks that a run's rows and files are consistent, and repairs of those that are not."""

@@ -1,15 +1,15 @@
 """Adoption of checkpoints and ghosts that a journal restored from a backup does not know.
 
-Checkpoints published after the backup are recorded again from their manifests, and every policy
-continues from its newest one; so are ghosts. Everything that only the lost journal held stays lost:
-matches, metrics, causes of generations, and all other decisions since the backup.
+Checkpoints and ghosts that were published after the backup are recorded again from their manifests,
+and every policy continues from its newest checkpoint. Everything that only the lost journal had
+stays lost: matches, metrics, causes of generations, and all other decisions since the backup.
 
-Whoever may publish may have published anything, so nothing is adopted that does not fit the run:
-its environment and network, the names and shapes of its tensors, which are loaded, counters that
-rise from one to the next, and no more agent steps than can have been trained since.
+A directory may have come from anywhere, so only what fits the run is adopted: its environment and
+network must be equal, its tensors must load and have the right names and shapes, its counters must
+rise from one checkpoint to the next, and its agent steps must be possible since the backup.
 
-The survey of the store comes first (`survey`): checkpoints and ghosts whose bytes verify and, of
-those that the journal does not know, that fit the run.
+`survey` comes first. It reads all checkpoints and ghosts, finds those whose bytes verify, and
+checks that the unknown ones fit the run.
 
 Tests: `tests/faults/test_repair.py`.
 """
@@ -58,50 +58,50 @@ UNKNOWN_ASSIGNMENT = AssignmentId(0)
 RESTORED = "the journal was restored from a backup"
 
 Note = tuple[str, str, dict[str, Json]]
-"""Kind, subject and numbers of an event."""
+"""Kind, subject and data of an event."""
 
 
 MAX_SPEED_UP = 10.0
-"""Factor by which a policy may have trained faster since the backup than any did before."""
+"""Maximum training speed since the backup, as a multiple of the fastest policy's before."""
 
 MAX_PER_S = 1e9
-"""Agent steps in a second where no speed is known: more than any learner does."""
+"""Bound of agent steps per second if no speed is known, above that of any learner."""
 
 SLACK_S = 600.0
-"""Seconds by which clocks may differ."""
+"""Seconds by which clocks of machines may differ."""
 
 MAX_NEW_GENERATIONS = 1000
-"""Most generations of a policy since a backup. Each has a row, and is over in seconds at best."""
+"""Maximum number of generations of a policy since a backup; it bounds the rows that are added."""
 
 
 def adopt(tables: Tables, found: Survey, *, since_s: float) -> Adoption:
-    """Decide about the rows of a restored journal. Pure.
+    """Decide which rows to add to a restored journal; a pure function.
 
     A policy takes counters, generation and hyperparameters from its newest manifest. Its other
-    checkpoints are recorded too, as a fallback. Checkpoints removed by retention since then are
-    recorded as deleted. Open assignments are failed.
+    checkpoints are recorded too, as a fallback. Checkpoints that retention has removed since then
+    are recorded as deleted. Open assignments fail.
 
     Args:
         tables: Rows of the backup; not changed.
-        found: Content of the store.
+        found: Checkpoints and ghosts on disk.
         since_s: Seconds since the backup.
     """
-    # A policy may have trained on since, at most ten times as fast as any did before.
+    # Bound the agent steps that a policy can have trained since the backup.
     speed = max((row.speed for row in tables.policies.values()), default=0.0)
     per_s = MAX_SPEED_UP * speed if speed > 0.0 else MAX_PER_S
     most = int(min(per_s * (max(since_s, 0.0) + SLACK_S), MAX_AGENT_STEPS))
     adoption = Adoption(tables, found, most)
     for policy in tables.policies.values():
-        # Policies first: a ghost may be of a checkpoint that is adopted here.
+        # Policies come first, as a ghost may belong to a checkpoint that is adopted here.
         adoption.take(policy)
     for ghost in tables.ghosts.values():
         if not ghost.linked and ghost.key in found.ghosts:
-            # It was linked after the backup.
+            # The ghost was linked after the backup.
             adoption.ghosts[ghost.key] = replace(ghost, linked=True)
-    # Removed rows are forgotten after all policies and ghosts, whose new rows say what is needed.
+    # This comes after all policies and ghosts, as their new rows decide what is needed.
     adoption.forget_removed()
     for assignment in tables.assignments.values():
-        # Its decision is of the backup's time, and may have been carried out since.
+        # The assignment was decided before the backup, and may have been carried out since.
         adoption.others.append(replace(assignment, status="failed", reason=RESTORED))
         data: dict[str, Json] = {"failure": "repair", "reason": RESTORED}
         adoption.notes.append(("assignment_failed", str(assignment.assignment_id), data))
@@ -114,13 +114,15 @@ class Adoption:
 
     Attributes:
         tables: Rows of the backup; not changed.
-        found: Content of the store.
-        most_agent_steps: Agent steps that a policy may have trained since the backup.
-        refused: Reason why a checkpoint was not adopted though it fits the run, by key.
-        checkpoints: Rows to commit, by key, as are ``ghosts``; by policy are ``policies``.
+        found: Checkpoints and ghosts on disk.
+        most_agent_steps: Maximum agent steps that a policy can have trained since the backup.
+        refused: Reason why a checkpoint was not adopted although it fits the run, by key.
+        checkpoints: Rows of checkpoints to commit, by key.
+        policies: Rows of policies to commit, by policy.
+        ghosts: Rows of ghosts to commit, by key.
         others: Further rows to commit, without `RunRow` and events.
-        notes: Notes for events.
-        num_new: New checkpoints of each population.
+        notes: Kind, subject and data of events to commit.
+        num_new: Number of new checkpoints by population.
     """
 
     tables: Tables
@@ -142,7 +144,7 @@ class Adoption:
 
     @property
     def agent_steps(self) -> int:
-        """Agent steps of the policies since the backup."""
+        """Agent steps that all policies have trained since the backup."""
         before = self.tables.policies
         return sum(
             row.agent_steps - before[row.policy].agent_steps for row in self.policies.values()
@@ -150,16 +152,16 @@ class Adoption:
 
     @property
     def num_finished(self) -> int:
-        """Least number of assignments that finished after the backup: each makes at most one
-        checkpoint per population.
+        """Lower bound of the assignments that finished after the backup: an assignment makes at
+        most one checkpoint per population.
         """
         return max(self.num_new.values(), default=0)
 
     def take(self, policy: PolicyRow) -> None:
-        """Let a policy continue from its newest checkpoint, and record its ghosts."""
+        """Move a policy to its newest checkpoint, and record its new checkpoints and ghosts."""
         new = self._believable(policy)
         for _, manifest in new:
-            # The oldest is first, so that a parent has its row before its child asks for it.
+            # The oldest comes first, because `_parent` looks for the row of a checkpoint's parent.
             self._record(policy, manifest, state="present")
         after = policy if not new else self._advance(policy, *new[-1], num_new=len(new))
         for key, manifest in self.found.ghosts.items():
@@ -170,7 +172,7 @@ class Adoption:
             self.policies[policy.policy] = after
 
     def _believable(self, policy: PolicyRow) -> list[tuple[str, Manifest]]:
-        """Return what the policy has published since the backup, oldest first."""
+        """Return new checkpoints of a policy with possible counters, oldest first."""
         before = (policy.agent_steps, policy.learner_updates)
         found = []
         for key, manifest in sorted(self._newer(policy), key=lambda item: _age(item[1])):
@@ -186,7 +188,7 @@ class Adoption:
                     f"generation {manifest.generation}, that of the backup is {policy.generation}; "
                     f"at most {MAX_NEW_GENERATIONS} can have come since"
                 )
-            # Counters never fall, whatever replaced the weights.
+            # Counters never decrease, not even if PBT has replaced the weights.
             elif any(new < old for new, old in zip(counters, before, strict=True)):
                 self.refused[key] = "its counters are below those of an older one"
             else:
@@ -195,19 +197,20 @@ class Adoption:
         return found
 
     def _newer(self, policy: PolicyRow) -> Iterator[tuple[str, Manifest]]:
-        """Yield the checkpoints that the policy has published since the backup."""
+        """Yield the checkpoints that a policy has published since the backup."""
         for key, manifest in self.found.checkpoints.items():
             counters = (manifest.generation, manifest.agent_steps, manifest.learner_updates)
             before = (policy.generation, policy.agent_steps, policy.learner_updates)
             if (
                 manifest.policy == policy.policy
                 and key not in self.tables.checkpoints
-                # Counters never fall, so a lower one is no continuation of what the journal knows.
+                # Counters never decrease, so a checkpoint with a lower one is older than the
+                # backup.
                 and all(new >= old for new, old in zip(counters, before, strict=True))
-                # Equal counters are news, too, without a checkpoint: the first one is made at 0
-                # steps.
+                # The first checkpoint is made at 0 steps, so a policy without one has equal
+                # counters.
                 and (counters > before or policy.checkpoint is None)
-                # Assignments need all of the policy's names, of their kinds, and no others.
+                # Assignments require exactly the policy's hyperparameters, with their types.
                 and kinds(manifest.hyperparameters) == kinds(policy.hyperparameters)
             ):
                 yield key, manifest
@@ -225,10 +228,10 @@ class Adoption:
         if manifest.generation > policy.generation:
             after = replace(
                 after,
-                # A new generation ends quarantine, if there was one at the backup.
+                # A new generation ends a quarantine that was in force at the backup.
                 state="active",
                 generation=manifest.generation,
-                # The count at the backup, as in `_generations`: the true one is lost.
+                # The true count is lost; like `_generations`, use that of the backup.
                 generation_at=policy.agent_steps,
                 ready_at=manifest.agent_steps,
                 hyperparameters=_like(policy.hyperparameters, manifest.hyperparameters),
@@ -250,18 +253,17 @@ class Adoption:
         player = ghost_id(policy.policy, agent_steps=manifest.agent_steps)
         known = {ghost.player for ghost in self.ghosts.values()} | self.tables.ghosts.keys()
         return (
-            # A ghost's id is its policy and step: a second one would replace the first.
+            # A ghost's id is its policy and step, so a second ghost would replace the first.
             player not in known
-            # A manifest above the policy's counters is of a checkpoint that was lost or does not
-            # verify.
+            # A ghost above the policy's counters has no usable checkpoint: it is lost or damaged.
             and manifest.agent_steps <= policy.agent_steps
             and manifest.generation <= policy.generation
         )
 
     def _record_ghost(self, policy: PolicyRow, key: str, manifest: Manifest) -> None:
-        # Retention may have removed the source, but lineage and ratings refer to its row.
+        # Retention may have removed the source checkpoint, but lineage and ratings need its row.
         source = self._record(policy, manifest, state="deleted")
-        # A new ghost enters with the highest quality (`populations.matchmaking.quality`).
+        # New ghosts start with the highest quality (`populations.matchmaking.quality`).
         qualities = [
             ghost.quality
             for ghost in self.tables.ghosts.values()
@@ -286,7 +288,7 @@ class Adoption:
     def _record(
         self, policy: PolicyRow, manifest: Manifest, *, state: Literal["present", "deleted"]
     ) -> CheckpointRow:
-        """Return the row of a checkpoint, made from its manifest where there is none."""
+        """Return the row of a checkpoint; if there is none, add one made from its manifest."""
         key = checkpoint_key(
             manifest.policy, agent_steps=manifest.agent_steps, digest=manifest.digest
         )
@@ -310,17 +312,18 @@ class Adoption:
         return row
 
     def _parent(self, policy: PolicyRow, manifest: Manifest) -> Digest | None:
-        """Return the weights that a checkpoint was trained from, or the newest known ones before
-        them.
+        """Return the digest of the weights that a checkpoint was trained from, or of their newest
+        known ancestor; None if no ancestor is known.
         """
         if manifest.parent is None:
             return None
         rows = (*self.checkpoints.values(), *self.tables.checkpoints.values())
         for row in rows:
-            # A manifest names its parent's checkpoint, a row its parent's weights.
+            # A manifest has the digest of its parent's checkpoint, but a row that of the weights.
             if row.digest == manifest.parent:
                 return row.weights_digest
-        # A policy only goes on from its own weights within a generation, so those are ancestors.
+        # Within a generation a policy continues from its own weights, so those of the backup are an
+        # ancestor.
         if manifest.generation != policy.generation or policy.checkpoint is None:
             return None
         current = self.tables.checkpoints.get(policy.checkpoint)
@@ -329,12 +332,12 @@ class Adoption:
     def forget_removed(self) -> None:
         """Record missing checkpoints as deleted, unless they are needed.
 
-        A needed one that is missing is damage, which `populations.storage.recovery` handles.
+        A needed checkpoint that is missing is damage, which `populations.storage.recovery` handles.
         """
         needed: set[str] = set()
         for policy in (self.tables.policies | self.policies).values():
             needed.update(named_by(policy))
-        # The changed rows decide: a ghost that is linked by now does not need its source.
+        # Use the changed rows, as a ghost that is linked by now does not need its source.
         by_key = {ghost.key: ghost for ghost in self.tables.ghosts.values()} | self.ghosts
         for ghost in by_key.values():
             needed.update(named_by(ghost))
@@ -349,18 +352,18 @@ def _age(manifest: Manifest) -> tuple[int, int, int]:
 
 
 def _like(before: Hyperparameters, after: Hyperparameters) -> dict[str, Value]:
-    """Restore integers: a manifest may hold 4.0 where the journal holds 4."""
+    """Return hyperparameters with the integers restored: a manifest may have 4.0 instead of 4."""
     return {
         name: int(value) if type(before[name]) is int else value for name, value in after.items()
     }
 
 
 def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterator[GenerationRow]:
-    """Yield the generations that began after the backup, of which only the number is known."""
+    """Yield rows of generations that began after the backup; only their number is known."""
     last = tables.generations.get(before.trainee)
     if last is None:
         return
-    # All but the last one are empty, at the backup's count: generations have no gaps then.
+    # All but the last generation begin and end at the backup's count, so that there are no gaps.
     yield replace(last, agent_steps_end=before.agent_steps)
     for generation in range(before.generation + 1, after.generation + 1):
         is_last = generation == after.generation
@@ -372,7 +375,7 @@ def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterato
             cause="repair",
             parent=None,
             hyperparameters=dict(after.hyperparameters),
-            # A manifest has no factors: those of the backup's time go on.
+            # A manifest has no factors, so those of the backup are used.
             factors=dict(after.factors),
             agent_steps_begin=before.agent_steps,
             agent_steps_end=None if is_last else before.agent_steps,
@@ -383,13 +386,13 @@ def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Content of a store.
+    """Checkpoints and ghosts on the disk.
 
     Attributes:
-        checkpoints: Manifests of checkpoints whose every byte verifies, by key. Those that the
-            journal does not know fit the run, and their tensors were loaded.
-        ghosts: Manifests of ghosts, likewise.
-        damaged: Reason why any other one cannot be used, by key.
+        checkpoints: Manifests of checkpoints whose every byte verifies, by key. Checkpoints that
+            the journal does not know also fit the run, and their tensors were loaded.
+        ghosts: Manifests of ghosts, by the same rules.
+        damaged: Reason why any other directory cannot be used, by key.
     """
 
     checkpoints: Mapping[str, Manifest]
@@ -398,10 +401,10 @@ class Survey:
 
 
 def survey(root: Path, tables: Tables, setup: LearnerSetup) -> Survey:
-    """Read every checkpoint and ghost.
+    """Read and check every checkpoint and ghost on disk.
 
     Args:
-        root: Store's root.
+        root: Directory of the run.
         tables: Rows of the journal.
         setup: Setup of the run's learners.
 
@@ -430,7 +433,7 @@ def survey(root: Path, tables: Tables, setup: LearnerSetup) -> Survey:
 def _shapes_of(
     root: Path, strangers: Mapping[str, Manifest], setup: LearnerSetup, damaged: dict[str, str]
 ) -> dict[str, tuple[str, Shapes]]:
-    """Return population and shapes of weights of those that fit the run."""
+    """Return population and shapes of weights of directories that fit; add others to `damaged`."""
     shapes = {}
     for key, manifest in strangers.items():
         population = population_of(manifest.policy)
@@ -454,14 +457,14 @@ def _expected_shapes(
     tables: Tables,
     shapes: Mapping[str, tuple[str, Shapes]],
 ) -> dict[str, Shapes]:
-    """Return the shapes of each population's weights: those of a checkpoint that the journal knows,
-    or else of most that it does not know.
+    """Return the shapes that each population's weights must have: those of a checkpoint in the
+    journal or, without one, the most frequent shapes of unknown checkpoints.
     """
     expected: dict[str, Shapes] = {}
     for key in tables.checkpoints.keys() & checkpoints.keys():
         population = population_of(checkpoints[key].policy)
         if population not in expected:
-            # One that is no file of tensors has done no harm so far.
+            # A known checkpoint without readable tensors is no reason to stop; try the next.
             with contextlib.suppress(CheckpointCorrupt):
                 expected[population] = read_shapes(resolve_key(root, key), checkpoints[key])
     counts = Counter(shapes.values())
@@ -473,12 +476,12 @@ def _expected_shapes(
 def _verified(
     root: Path, kind: Literal["checkpoints", "ghosts"], damaged: dict[str, str]
 ) -> dict[str, Manifest]:
-    # A ghost plays but is never trained, so it has no optimizer's state.
+    # A ghost plays but is never trained, so its directory has no optimizer state.
     without = frozenset({OPTIMIZER} if kind == "ghosts" else ())
     name_of = ghost_key if kind == "ghosts" else checkpoint_key
     found = {}
     for key in list_directories(root, kind):
-        # Temporary and set-aside directories stand beside the published ones.
+        # Skip temporary directories and those set aside, which are in the same folder.
         if not DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]):
             continue
         try:
@@ -488,7 +491,8 @@ def _verified(
             continue
         steps, digest = manifest.agent_steps, manifest.digest
         named = name_of(manifest.policy, agent_steps=steps, digest=digest)
-        # `_record` makes keys from manifests: under this name no row would find the directory.
+        # `_record` derives keys from manifests, so a directory with another name would not be found
+        # by its row.
         if key == named:
             found[key] = manifest
         else:

@@ -2,13 +2,13 @@
 
 Newer manifests on disk are added (`populations.audit.adoption`), and every checkpoint and ghost is
 read back: damaged ones are set aside, and their policies fall back. The new journal is completed
-under another name and then takes the old one's place, which stays beside it for inspection. A
+under another name and then renamed; the damaged journal stays in the directory for inspection. A
 repair that was killed at any moment can be repeated.
 
-Single damaged rows of a journal whose structure is sound are mended in their place (`mend_rows`). A
-row that follows from others is made again: sums over tallies are added up, ratings are fitted. A
-detail that never changes is taken from the last backup. Any other damaged row, such as a policy's,
-has no second place: then the whole journal is restored.
+Single damaged rows of a journal with a sound structure are replaced in place (`mend_rows`). A row
+that follows from other rows is computed again: sums over tallies are added up, ratings are fitted.
+Events, tallies and ended assignments never change, so they are copied from the last backup. For any
+other damaged row, such as a policy's, there is no second source, and the whole journal is restored.
 
 Tests: `tests/faults/test_repair.py`, `tests/populations/audit/test_tally_checks.py`.
 """
@@ -61,7 +61,7 @@ from populations.storage.status import believable, read_status
 from populations.storage.store import newest_last
 
 REPAIRING = f"{JOURNAL}.repairing"
-"""Name of the new journal until it is complete."""
+"""Name of the new journal before it is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ class Repair:
     Attributes:
         events: Events of the repair in the journal, in order.
         restored: Whether the journal was replaced.
-        lost_assignments: Least number of finished assignments that the journal no longer has.
-        loss: Acknowledged work that a journal which can be read has lost; None: none.
+        lost_assignments: Lower bound of the finished assignments that the journal no longer has.
+        loss: Acknowledged work that a readable journal has lost; None if none is lost.
     """
 
     events: list[EventRow]
@@ -82,7 +82,7 @@ class Repair:
 
 
 Counters = tuple[int, int, int]
-"""Finished assignments, next assignment and epoch, as far as they can be read; 0 where not."""
+"""Finished assignments, next assignment and epoch; 0 for a number that cannot be read."""
 
 
 def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
@@ -90,37 +90,36 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
 
     Args:
         run_dir: Run directory.
-        utc: Time of the records; default: now.
+        utc: Time of the events; None uses the present time.
 
     Raises:
         RunInUse: If a controller has the run.
         ConfigError: If run.yaml cannot be read.
-        StorageError: If the journal is damaged and there is no usable backup, or it is another
-            release's: nothing was changed. If the disk refuses: nothing needed was lost.
+        StorageError: If the journal is damaged and there is no usable backup, or it is of another
+            release; nothing was changed. If the disk refuses; no needed checkpoint was lost.
         CheckpointError: If the disk refuses.
     """
     with RunLock(run_dir):
         run_file = RunFile.load(run_dir / RUN_FILE)
         now = utc or datetime.now(UTC).isoformat(timespec="milliseconds")
         path = run_dir / JOURNAL
-        # The loss is found first, because all that follows writes; single rows that are mended lose
-        # nothing.
+        # Look for a loss first, because the steps after it write to the run, and lose no work.
         loss = _loss(run_dir)
         damage, num_mended = _damage_left(path, other=run_dir / BACKUP, run_file=run_file, utc=now)
         if damage is not None:
             repaired = _restore(run_dir, run_file, damage=damage, utc=now)
             renew_status(run_dir)
             return repaired
-        # Readable only now, if rows had to be mended.
+        # If rows had to be replaced, the loss can be found only now.
         loss = loss or _loss(run_dir)
         with Journal.open(path) as journal:
-            # The journal is sound, but checkpoints may be damaged: their events follow this one.
+            # The journal is sound, but checkpoints may be damaged; their events follow this one.
             tables = journal.load()
             if loss is not None:
                 journal.commit(_event_rows([("work_lost", "", loss.data)], tables, utc=now))
             _recover(run_dir, journal, utc=now)
             _renew_backup(run_dir, journal, utc=now)
-        # The next resume is to find nothing more: the loss was told.
+        # The loss is reported now, so the next resume must not find it again.
         renew_status(run_dir)
         return Repair(
             events=_events(run_dir, after=tables.num_events - num_mended),
@@ -131,14 +130,14 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
 
 
 def _loss(run_dir: Path) -> Loss | None:
-    # A journal that cannot be read is restored, which tells its own loss.
+    # If the journal cannot be read, it is restored, and that reports what is lost.
     with contextlib.suppress(StorageError):
         return find_loss(run_dir)
     return None
 
 
 def _renew_backup(run_dir: Path, journal: Journal, *, utc: str) -> None:
-    """Make a damaged backup of a sound journal anew."""
+    """Replace a damaged backup by a new copy of the sound journal."""
     problem = backup_problem(run_dir / BACKUP)
     if problem is not None:
         notes: list[Note] = [("backup_renewed", "", {"damage": problem})]
@@ -147,18 +146,21 @@ def _renew_backup(run_dir: Path, journal: Journal, *, utc: str) -> None:
 
 
 def _damage_left(path: Path, *, other: Path, run_file: RunFile, utc: str) -> tuple[str | None, int]:
-    """Mend a journal's damaged rows; return why it still cannot be used, and the events of it.
+    """Replace a journal's damaged rows where that is possible.
 
     Args:
         path: Path of the journal, or of a copy.
         other: Backup or journal that may have the same rows.
         run_file: Content of run.yaml.
         utc: Time of the events.
+
+    Returns:
+        Why the journal still cannot be used (None if it can), and the number of events added.
     """
     damage = _damage(path)
     if damage is None or not path.exists():
         return damage, 0
-    # Its structure may be damaged, too.
+    # If the structure is damaged, too, no row can be replaced.
     with contextlib.suppress(JournalCorrupt):
         if mend_rows(path, backup=other, run_file=run_file, utc=utc):
             return _damage(path), 1
@@ -170,10 +172,10 @@ def _damage(path: Path) -> str | None:
     if not path.exists():
         return f"{path}: there is no journal"
     try:
-        # Opening checks the structure alone; a flipped bit in a text shows when its row is parsed.
+        # Opening checks only the structure; a flipped bit in a text is found by decoding its row.
         Journal.open(path).close()
         _read_all(path)
-    # Another release's journal is intact: to restore an older one over it would lose the run.
+    # A journal of another release is intact, and restoring an older one would lose the run.
     except JournalForeign:
         raise
     except JournalCorrupt as error:
@@ -184,8 +186,7 @@ def _damage(path: Path) -> str | None:
 def _read_all(path: Path) -> Tables:
     with JournalReader(path) as reader:
         reader.integrity_check()
-        # Rows that have left the journal are none of its own, and a lost file is no reason to
-        # replace it.
+        # Skip archived rows: a lost archive file is no reason to replace the journal.
         left = _left(reader)
         for _ in reader.all_assignments(after=left.assignments):
             continue
@@ -197,7 +198,7 @@ def _read_all(path: Path) -> Tables:
 
 
 def _left(reader: JournalReader) -> ArchiveRow:
-    """Return the last range of details that has left the journal."""
+    """Return the last range of rows that moved to an archive file."""
     return next((row for row in reversed(reader.archives()) if row.file), BEGINNING)
 
 
@@ -208,13 +209,13 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
         with storage_errors(path):
             _remove(temporary)
             before = _copy_of_backup(run_dir, temporary, run_file, damage=damage, utc=utc)
-            # Counters are read before the damaged journal is renamed, as it may know more than the
-            # backup.
+            # Read counters before the damaged journal is renamed, as they may be ahead of the
+            # backup's.
             counters = _counters(run_dir)
             aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
             with Journal.open(temporary) as journal:
                 failpoint("repair.copied")
-                # Rows are committed before `_recover`, whose sweep removes unrecorded checkpoints.
+                # Commit before `_recover`, which removes unrecorded checkpoints.
                 rows, lost = _restored_rows(
                     run_dir,
                     run_file,
@@ -228,13 +229,14 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 failpoint("repair.adopted")
                 _recover(run_dir, journal, utc=utc)
             failpoint("repair.ready")
-            # SQLite would replay the damaged journal's WAL into the new one. A crash in this loop
-            # leaves no journal: the next repair begins again and moves the rest.
+            # Side files are moved, too, as SQLite would replay the damaged WAL into the new
+            # journal. After a crash in this loop there is no journal; the next repair moves the
+            # rest.
             for suffix in ("", *SIDE_FILES):
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{path}{suffix}", run_dir / f"{aside}{suffix}")
                     failpoint("repair.aside")
-            # The repair takes effect with this rename.
+            # The repair becomes effective with this rename.
             rename_durably(temporary, path)
     finally:
         _remove(temporary)
@@ -253,10 +255,10 @@ def _remove(path: Path) -> None:
 def _copy_of_backup(
     run_dir: Path, target: Path, run_file: RunFile, *, damage: str, utc: str
 ) -> Tables:
-    """Copy the backup, and check that all of it can be read.
+    """Copy the backup, check that all of it can be read, and return its rows.
 
     Raises:
-        StorageError: If there is none, or it is damaged or another run's.
+        StorageError: If there is no backup, or it is damaged or of another run.
     """
     backup = run_dir / BACKUP
     try:
@@ -264,7 +266,7 @@ def _copy_of_backup(
             raise JournalCorrupt(f"there is no {backup}")
         roll_back(backup)
         with storage_errors(backup):
-            # A backup at rest is one file without a WAL.
+            # Between updates, a backup is a single file without a WAL.
             shutil.copyfile(backup, target)
         left, _ = _damage_left(target, other=run_dir / JOURNAL, run_file=run_file, utc=utc)
         if left is not None:
@@ -290,24 +292,24 @@ def _restored_rows(
     aside: str,
     utc: str,
 ) -> tuple[list[Row], int]:
-    """Return the rows that a restored journal needs, and the least number of lost assignments."""
+    """Return the rows to commit to a restored journal, and a lower bound of lost assignments."""
     found = survey(run_dir, tables, learner_setup(run_file, root=run_dir))
     adoption = adopt(tables, found, since_s=_since_s(run_dir, utc=utc))
     strangers = _set_strangers_aside(run_dir, tables, {**found.damaged, **adoption.refused})
     run = tables.run
     finished, following, epoch = counters
-    # Lower bounds: only some of the lost work has left something on the disk.
+    # These are lower bounds, as only a part of the lost work has left files on the disk.
     lost = max(finished - run.assignments_finished, adoption.num_finished, 0)
     after = replace(
         run,
         state="stopped",
         reason=RESTORED,
-        # It may have changed since the backup.
+        # run.yaml may have changed since the backup.
         configuration=content_digest(run_dir / RUN_FILE),
-        # The epoch is above every one that learners of the lost time may still hold.
+        # This is at least as high as any epoch that learners have from the lost time.
         epoch=max(run.epoch, epoch),
-        # Numbers go on after the highest known one, so that a late result of the lost time fits
-        # nothing.
+        # Numbers continue after the highest known one, so that a late result from the lost time
+        # matches no new assignment.
         next_assignment=max(run.next_assignment + lost, following),
         agent_steps=run.agent_steps + adoption.agent_steps,
     )
@@ -323,23 +325,23 @@ def _restored_rows(
 
 
 def _since_s(run_dir: Path, *, utc: str) -> float:
-    """Return the seconds from the last time that the backup tells to a repair at ``utc``."""
+    """Return the seconds from the last event in the backup to a repair at ``utc``."""
     with JournalReader(run_dir / REPAIRING) as reader:
         last = reader.events(limit=1, newest=True)
     with contextlib.suppress(ValueError, TypeError, IndexError):
-        # TypeError: one of them says no time zone.
+        # Python raises a TypeError if only one of the times has a time zone.
         return (datetime.fromisoformat(utc) - datetime.fromisoformat(last[0].time)).total_seconds()
-    # Nobody knows, so nothing is refused for its time.
+    # The time is unknown, so no checkpoint is refused because of it.
     return math.inf
 
 
 def _set_strangers_aside(run_dir: Path, tables: Tables, refused: Mapping[str, str]) -> list[Note]:
-    """Set directories aside that the backup does not know and that are not adopted."""
+    """Set aside directories that the backup does not know and that were not adopted."""
     known = tables.checkpoints.keys() | {ghost.key for ghost in tables.ghosts.values()}
     notes: list[Note] = []
     for key, reason in refused.items():
         if key not in known:
-            # The sweep removes unrecorded checkpoints, and people may want to look at this one.
+            # The recovery removes unrecorded checkpoints, but users may want to inspect this one.
             set_aside(run_dir, key)
             notes.append(("checkpoint_corrupt", "", {"key": key, "reason": reason}))
     return notes
@@ -353,7 +355,7 @@ def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[Even
 
 
 def _recover(run_dir: Path, journal: Journal, *, utc: str) -> None:
-    # Rows are committed first: `recover` decides by those that the journal has then.
+    # Commit restored rows first, as `recover` decides by the rows of the journal.
     if restored := _restored(run_dir, journal.load(), utc=utc):
         journal.commit(restored)
     rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
@@ -362,9 +364,9 @@ def _recover(run_dir: Path, journal: Journal, *, utc: str) -> None:
 
 
 def _restored(run_dir: Path, tables: Tables, *, utc: str) -> list[Row]:
-    """Return checkpoints and ghosts marked as damaged that are intact, and their policies.
+    """Return the rows of checkpoints and ghosts that are marked as damaged but are intact.
 
-    A policy comes back if it was quarantined because of such a checkpoint.
+    A policy that was quarantined because of such a checkpoint becomes active again.
     """
     checkpoints = {
         key: replace(row, state="present")
@@ -381,7 +383,7 @@ def _restored(run_dir: Path, tables: Tables, *, utc: str) -> list[Row]:
     for policy in tables.policies.values():
         last = tables.checkpoints.get(policy.checkpoint or "")
         own = [row for row in present if row.policy == policy.policy]
-        # A policy without an intact checkpoint stays in quarantine: it would begin from random
+        # A policy without an intact checkpoint stays in quarantine, as it would begin from random
         # weights.
         if policy.state == "quarantined" and last is not None and last.state == "corrupt" and own:
             newest = max(own, key=newest_last)
@@ -399,16 +401,16 @@ def _events(run_dir: Path, *, after: int) -> list[EventRow]:
 
 
 def _counters(run_dir: Path) -> Counters:
-    """Return the progress by ``status.json`` and the readable part of the damaged journal."""
+    """Return the highest counters in ``status.json`` and in a damaged journal, if it opens."""
     status = read_status(run_dir) or {}
     found = [(status.get("assignments_finished"), 0, status.get("epoch"))]
-    # It is damaged or gone, or there would be no repair: any answer is a gain.
+    # The journal is damaged or missing, so errors are expected; the status must then suffice.
     with (
         contextlib.suppress(sqlite3.Error, OSError),
         contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection,
     ):
         query = "SELECT assignments_finished, next_assignment, epoch FROM run"
-        # The run's row is not there if that is what is lost.
+        # This adds no row if the run's row is lost.
         found += connection.execute(query)
     finished, following, epoch = (
         max(map(believable, column)) for column in zip(*found, strict=True)
@@ -423,11 +425,11 @@ Rowids = Mapping[SqlTable[Any], Sequence[int]]
 
 
 class _Lost(Exception):
-    """Tallies that nobody has any more, so that nothing can be added up."""
+    """Tallies are lost, so that sums over them cannot be computed again."""
 
 
 def mend_rows(path: Path, *, backup: Path, run_file: RunFile, utc: str) -> bool:
-    """Mend damaged rows, under the run's lock: all of them or none.
+    """Replace damaged rows, under the run's lock: all of them or none.
 
     Args:
         path: Journal with a sound structure.
@@ -436,7 +438,7 @@ def mend_rows(path: Path, *, backup: Path, run_file: RunFile, utc: str) -> bool:
         utc: Time of the event.
 
     Returns:
-        Whether every damaged row was mended; if not, the journal is unchanged.
+        Whether every damaged row was replaced; if not, the journal is unchanged.
 
     Raises:
         StorageError: If the disk refuses.
@@ -457,7 +459,7 @@ def mend_rows(path: Path, *, backup: Path, run_file: RunFile, utc: str) -> bool:
 def _made_again(
     journal: Journal, removed: Rowids, run_file: RunFile, *, utc: str, data: Mapping[str, Json]
 ) -> Iterator[Row]:
-    """Yield rows in the place of removed ones; later ones follow from those before."""
+    """Yield rows that replace removed rows; ratings are computed from the pairs before them."""
     if PAIRS in removed:
         yield from _sums(journal, run_file)
     if RATINGS in removed:
@@ -468,11 +470,12 @@ def _made_again(
 
 
 def _find(path: Path, backup: Path) -> tuple[Rowids, list[Row], dict[str, Json]] | None:
-    """Find what others are to replace.
+    """Find damaged rows and their replacements in the backup.
 
     Returns:
-        Rows to remove, damaged ones and all sums if one of them is; the backup's details that stand
-        for some of them; the number of damaged ones by table. None: some cannot be mended.
+        Rows to remove: all damaged rows, and all rows of sums if one of these is damaged; rows of
+            the backup that replace some of them; and the number of damaged rows by table. None if
+            some row cannot be replaced.
     """
     rowids: dict[SqlTable[Any], Sequence[int]] = {}
     sums: dict[SqlTable[Any], Sequence[int]] = {}
@@ -498,7 +501,7 @@ def _find(path: Path, backup: Path) -> tuple[Rowids, list[Row], dict[str, Json]]
             elif table not in (*SUMS, RATINGS):
                 return None
     data: dict[str, Json] = {table.name: len(found) for table, found in rowids.items()}
-    # All tables of sums are rebuilt together from the tallies, in the order of their first ones.
+    # Tables of sums are rebuilt together, so that all rows are in the order of their first tallies.
     if not rowids.keys().isdisjoint(sums):
         rowids |= sums
     return rowids, details, data
@@ -513,15 +516,15 @@ def _of_backup(backup: Path, table: SqlTable[Any]) -> Mapping[int, Any]:
 
 
 def _is_final(row: object) -> bool:
-    # An assignment that was open at the backup may have ended since.
+    # An assignment that was open at the time of the backup may have ended since.
     return not isinstance(row, AssignmentRow) or row.status != "queued"
 
 
 def _sums(journal: Journal, run_file: RunFile) -> Iterator[Row]:
-    """Make the sums over tallies again, in their order.
+    """Yield the rows of sums over tallies, computed again in the order of the tallies.
 
     Raises:
-        _Lost: If some tallies are gone.
+        _Lost: If some tallies cannot be read.
     """
     setup = learner_setup(run_file, root=Path())
     try:
@@ -540,7 +543,7 @@ def _sums(journal: Journal, run_file: RunFile) -> Iterator[Row]:
 
 
 def _fit(journal: Journal, run_file: RunFile) -> list[Row]:
-    # The import is here because no other repair needs what a fit imports.
+    # Import here, because only this kind of repair needs the heavy modules of a fit.
     from populations.controller.rating_fit import fit_ratings
     from populations.controller.rating_input import fit_input, snapshot
 

@@ -1,4 +1,4 @@
-"""Checks of tallies: complete, of known assignments, and equal to their aggregates.
+"""Checks that tallies are complete, belong to known assignments, and add up to the aggregates.
 
 Tests: `tests/populations/audit/test_verify.py`.
 """
@@ -26,19 +26,19 @@ from populations.records.tables import Tables
 
 
 class TallyChecks:
-    """Checks of a stream of tallies, so that not all of them are in memory.
+    """Checks of a stream of tallies, which are not all in memory at once.
 
     Attributes:
         faults: Faults of single tallies.
         played: Matches of each assignment.
-        num_tallies: Number of tallies checked.
+        num_tallies: Number of tallies read so far.
     """
 
     def __init__(self, *, seats: Mapping[str, tuple[Seat, ...]] | None) -> None:
-        """Start without tallies.
+        """Prepare the checks.
 
         Args:
-            seats: Seats by kind of assignment. None: unknown.
+            seats: Seats by kind of assignment; None if they are unknown.
         """
         self._seats = seats
         self.faults: list[str] = []
@@ -46,15 +46,15 @@ class TallyChecks:
         self.num_tallies = 0
 
     def pass_sound(self, tallies: Iterable[TallyRow]) -> Iterator[TallyRow]:
-        """Yield the tallies that can be folded."""
+        """Yield the tallies without faults, and record the faults of the others."""
         has_gap = False
         for row in tallies:
             self.num_tallies += 1
-            # A gap is reported once: after it no later sequence fits its place.
+            # Report a gap once, as all later sequence numbers are off by it.
             if row.sequence != self.num_tallies and not has_gap:
                 has_gap = True
                 self.faults.append("tallies: sequence numbers have gaps")
-            # Unsound ones count, too: an assignment's row was made from all its tallies.
+            # Tallies with faults count, too, as an assignment's row sums all of its tallies.
             self.played[row.assignment_id] += row.tally.matches
             seats = None if self._seats is None else self._seats[row.kind]
             problem = _problem(row.tally, seats=seats)
@@ -76,9 +76,9 @@ def check_tallies(
 
     Args:
         tallies: All tallies, in order of commit.
-        tables: Rows at the same moment.
+        tables: Rows of the same commit.
         matches_of: Matches of each assignment.
-        run_file: Run file with seats and half-life. None: aggregates are not checked.
+        run_file: Run file with seats and half-life; if None, aggregates are not checked.
         merges: All merges, in order of commit.
     """
     setup = None if run_file is None else learner_setup(run_file, root=Path())
@@ -100,10 +100,10 @@ def check_tallies(
             found += differences(tables, folded)
         except ValueError as error:
             found.append(f"event {MERGED}: {error}")
-    # Read what no fold has read.
+    # Without a fold, or after its error, the remaining tallies still have to be checked.
     for _ in sound:
         continue
-    # Faults are complete only now: `checks` filled itself while the tallies were read.
+    # `checks.faults` is complete only now, after all tallies have been read.
     return [*checks.faults, *_check_assignments(checks.played, matches_of), *found]
 
 
@@ -143,12 +143,12 @@ def _problem(tally: Tally, *, seats: tuple[Seat, ...] | None) -> str | None:
 
 
 def _numbers(tally: Tally, seats: tuple[Seat, ...] | None) -> Mapping[tuple[int, int], int]:
-    """Return the pairs of seats that each result of a tally may sum."""
+    """Return how many pairs of seats each result of a tally sums, by its two seats."""
     if seats is not None and not is_tally_by_seats(tally, seats):
         compared = comparisons(seats, entrants=tally.entrants)
         return {one.names: one.number for one in compared}
     if seats is None and tally.matches > 0:
-        # Nobody knows the sides without a run file.
+        # Without a run file the sides are unknown, so take the counts from the tally itself.
         return {names: max(number, 1) for names, number in numbers_of(tally).items()}
     return {(pair.first, pair.second): 1 for pair in tally.pairs}
 
@@ -166,18 +166,18 @@ def refold(
     repeats_games: bool = False,
     merges: Iterable[Merge] = (),
 ) -> Tables:
-    """Fold tallies, in order of commit, from nothing.
+    """Compute the aggregates of tallies again, from nothing.
 
     Args:
-        tallies: All tallies.
+        tallies: All tallies, in order of commit.
         seats: Seats of the environment.
-        half_life_matches: As `Payoff` has it.
-        mixes_teammates: As `League` has it.
-        repeats_games: As `League` has it.
-        merges: Merges between them, in order of commit.
+        half_life_matches: See `Payoff`.
+        mixes_teammates: See `League`.
+        repeats_games: See `League`.
+        merges: Merges between the tallies, in order of commit.
 
     Returns:
-        Tables of records and pairs alone, each row in the order of its first tally.
+        Tables with only records and pairs, whose rows are in the order of their first tallies.
 
     Raises:
         ValueError: If a merge is about players without results.
@@ -189,7 +189,7 @@ def refold(
         mixes_teammates=mixes_teammates,
         repeats_games=repeats_games,
     )
-    # Tallies are not all held in memory, as a month has many.
+    # The tallies of a month do not fit into memory, so they are read as a stream.
     waiting = iter(merges)
     merge = next(waiting, None)
     for tally in tallies:
@@ -204,7 +204,7 @@ def refold(
 
 
 def differences(tables: Tables, folded: Tables) -> Iterator[str]:
-    """Describe how each kept row differs from the fold of its tallies."""
+    """Describe how recorded aggregates differ from those of the folded tallies."""
     yield from _differences("record", tables.records, folded.records)
     yield from _differences("pair", tables.pairs, folded.pairs)
 
@@ -212,7 +212,7 @@ def differences(tables: Tables, folded: Tables) -> Iterator[str]:
 def _differences(
     name: str, kept: Mapping[KeyT, Aggregate], added_up: Mapping[KeyT, Aggregate]
 ) -> Iterator[str]:
-    # A union of sets would lose the order of the tallies.
+    # A union of sets would not keep the order of the tallies.
     for key in dict.fromkeys((*added_up, *kept)):
         text = f"{name} {' '.join(str(part) for part in key)}"
         row, expected = kept.get(key), added_up.get(key)
@@ -220,7 +220,7 @@ def _differences(
             yield f"{text}: missing, but there are tallies of it"
         elif expected is None:
             yield f"{text}: there is no tally of it"
-        # Exactly: the same sums in the same order have the same rounding.
+        # Compare exactly, as equal sums in equal order have equal rounding.
         elif row != expected:
             for column in fields(row):
                 value, sum_of_all = getattr(row, column.name), getattr(expected, column.name)
@@ -229,7 +229,7 @@ def _differences(
 
 
 def _is_rounding(row: Aggregate, value: object, expected: object) -> bool:
-    """Return whether two numbers differ as logarithms do from one machine to another."""
+    """Return whether two numbers differ only as far as logarithms do between machines."""
     return (
         isinstance(row, PairRow)
         and row.kind == "merged"

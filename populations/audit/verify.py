@@ -1,9 +1,9 @@
-"""Checks of every invariant that a run directory can show, without changing it.
+"""Checks of all invariants of a run directory; nothing is written.
 
-Faults are broken promises. Notes are states that a running or crashed run may show, and that the
-next resume repairs.
+Faults are broken invariants. Notes are states that are normal in a running or crashed run, and that
+the next resume repairs.
 
-Those of PBT's rows are generations without gaps, and decisions that can be carried out
+PBT's invariants are that generations have no gaps and that pending decisions can be carried out
 (`check_evolution`).
 """
 
@@ -58,26 +58,26 @@ from populations.storage.loss import find_loss
 from populations.storage.recovery import unrecorded_checkpoints
 
 Made = tuple[AssignmentId, PolicyId]
-"""A checkpoint, by the assignment that made it and the policy."""
+"""Identity of a checkpoint: the assignment that made it, and its policy."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Sums:
-    """Sums over events and assignments.
+    """Sums over events and assignments, to compare with counters in other rows.
 
     Attributes:
         num_events: Number of events.
         has_gap: Whether their sequence numbers have gaps.
         donors: Donor of each event ``exploited``, by its sequence.
-        adopted: Agent steps of each policy in assignments of which only a checkpoint is left.
+        adopted: Agent steps of each policy in lost assignments whose checkpoints were adopted.
         removed: Agent steps of checkpoints whose rows were removed.
         generations: Generations whose rows were removed.
         finished: Number of finished assignments.
         training: Number of finished training assignments with agent steps.
         evaluation: Number of finished evaluation assignments.
-        agent_steps: Agent steps of finished ones.
-        matches: Matches of finished ones.
-        trained: Agent steps of each policy in finished ones.
+        agent_steps: Agent steps of finished assignments.
+        matches: Matches of finished assignments.
+        trained: Agent steps of each policy in finished assignments.
         matches_of: Matches of each assignment.
         last: Highest id of an assignment; 0 without one.
     """
@@ -98,7 +98,7 @@ class Sums:
     last: int = 0
 
     def add_events(self, rows: Iterable[EventRow]) -> None:
-        """Add all events."""
+        """Add all events, in order."""
         for row in rows:
             self.num_events += 1
             self.has_gap = self.has_gap or row.sequence != self.num_events
@@ -114,14 +114,14 @@ class Sums:
     def add_assignments(
         self, rows: Iterable[AssignmentRow], checkpoints: Mapping[str, CheckpointRow]
     ) -> None:
-        """Add all assignments, after the events.
+        """Add all assignments; call it after `add_events`.
 
         Args:
             rows: All assignments.
             checkpoints: Recorded checkpoints.
         """
-        # An assignment with several trainees stores only the sum of their steps, so the steps of
-        # each are the difference between its checkpoint and its counter at the start.
+        # An assignment with several trainees records only the sum of their steps, so the steps of a
+        # trainee are the difference between its checkpoint and its counter at the start.
         made = {(row.assignment_id, row.policy): row.agent_steps for row in checkpoints.values()}
         made.update(self.removed)
         for row in rows:
@@ -135,7 +135,8 @@ class Sums:
             if not isinstance(row.message, Train):
                 self.evaluation += 1
                 continue
-            # Assignments that only published an initial checkpoint are not counted.
+            # An assignment that only published an initial checkpoint has 0 steps and does not
+            # count.
             self.training += row.agent_steps > 0
             trainees = row.message.trainees
             for trainee in trainees:
@@ -152,7 +153,7 @@ class Report:
 
     Attributes:
         faults: Broken invariants; empty for a sound run.
-        notes: Remarks about an intact run.
+        notes: States that the next resume repairs, or that are no faults.
     """
 
     faults: list[str]
@@ -160,13 +161,13 @@ class Report:
 
 
 def verify_run(run_dir: Path) -> Report:
-    """Check a run directory, whatever its state.
+    """Check a run directory in any state of the run.
 
-    A fault of a running run counts only if a second reading finds it, too.
+    While a controller has the run, a fault counts only if a second check finds it, too.
     """
     report = _verify_once(run_dir)
-    # A controller may change the disk after the journal was read. Without a holder of the lock
-    # nothing is written, so a second reading would find the same.
+    # A controller may change files after the journal was read. Without a controller nothing
+    # changes, so a second check would find the same faults.
     if report.faults and lock_holder(run_dir) is not None:
         again = _verify_once(run_dir)
         return Report(faults=[f for f in again.faults if f in report.faults], notes=again.notes)
@@ -178,17 +179,17 @@ def _verify_once(run_dir: Path) -> Report:
     try:
         run_file = RunFile.load(run_dir / RUN_FILE)
     except (ConfigError, StorageError) as error:
-        # The journal is checked all the same, except its aggregates, which need the seats.
+        # The journal is still checked, except for its aggregates, which need the seats.
         run_file = None
         faults.append(f"{RUN_FILE}: {error}")
     try:
         with JournalReader(run_dir / JOURNAL) as reader:
             reader.integrity_check()
-            # All tables of one commit: between two commits the sums below would not add up.
+            # Read all tables in one snapshot, as sums over tables of two commits would differ.
             with reader.snapshot():
                 tables, archives = reader.load(), reader.archives()
                 wrong_rows = list(_check_rows(reader, tables, run_file))
-        # Nobody writes to a run that nobody holds.
+        # Comparing files is safe only while no controller writes to them.
         loss = find_loss(run_dir) if lock_holder(run_dir) is None else None
     except StorageError as error:
         return Report(faults=[*faults, str(error)], notes=[])
@@ -205,9 +206,9 @@ def _verify_once(run_dir: Path) -> Report:
     faults += [problem for problem in archived if problem is not None]
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
-    # A running or killed controller may leave temporary directories, which the next start removes;
-    # after an orderly end there must be none. The end is committed before they are removed, so a
-    # kill may come between.
+    # A running or killed controller may leave temporary directories, which the next start removes.
+    # After an orderly end there must be none. The end is committed before they are removed, so the
+    # state alone does not show an orderly end.
     if tables.run.state != "running" and is_released(run_dir):
         faults += leftovers
     else:
@@ -216,7 +217,7 @@ def _verify_once(run_dir: Path) -> Report:
 
 
 def _check_files(run_dir: Path, tables: Tables) -> Iterator[str]:
-    # One that is no YAML has been told.
+    # If run.yaml is not valid YAML, `_verify_once` has reported that already.
     with contextlib.suppress(ConfigError):
         try:
             require_recorded(run_dir, tables.run.configuration)
@@ -266,7 +267,7 @@ def _check_policies(tables: Tables, sums: Sums) -> Iterator[str]:
         owner = tables.policies.get(row.policy)
         if owner is None:
             yield f"{row.key}: {row.policy!r} is no policy"
-        # A checkpoint is committed together with the counters of its policy.
+        # A checkpoint is committed together with its policy's counters, so these are not lower.
         elif row.agent_steps > owner.agent_steps or row.generation > owner.generation:
             yield f"{row.key}: its counters are above those of {row.policy}"
 
@@ -278,7 +279,8 @@ def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
     row = tables.checkpoints.get(policy.checkpoint)
     if row is None:
         return f"its checkpoint {policy.checkpoint} was never recorded"
-    # Quarantine keeps the damaged one's key: None would mean "before the first".
+    # A quarantined policy retains the key of its damaged checkpoint, as None would mean that it has
+    # not trained yet.
     if row.state != "present" and policy.state != "quarantined":
         return f"its checkpoint {policy.checkpoint} is {row.state}"
     return None
@@ -296,7 +298,7 @@ def _check_run(run: RunRow, sums: Sums) -> Iterator[str]:
     for name, (counted, added_up) in counters.items():
         if counted != added_up:
             yield f"run: {name} is {counted}, but what was committed adds up to {added_up}"
-    # A number given out twice would let a late result fit another assignment.
+    # If a number was used twice, a late result could match another assignment.
     if run.next_assignment <= sums.last:
         yield f"run: next_assignment is {run.next_assignment}, but {sums.last} was given out"
 
@@ -304,7 +306,7 @@ def _check_run(run: RunRow, sums: Sums) -> Iterator[str]:
 def _check_ranges(archives: list[ArchiveRow]) -> Iterator[str]:
     if [row.number for row in archives] != list(range(1, len(archives) + 1)):
         yield "archive: numbers of ranges have gaps"
-    # A range leaves the journal only after those before it.
+    # Ranges are archived in order.
     if any(late.file and not early.file for early, late in pairwise(archives)):
         yield "archive: a range has left the journal before an older one"
     left = [row for row in archives if row.file]
@@ -323,7 +325,7 @@ def _check_open(tables: Tables) -> Iterator[str]:
 def _check_ratings(tables: Tables) -> Iterator[str]:
     for row in tables.ratings.values():
         size = len(row.entrants)
-        # Empty: they are not known, or zeros.
+        # An empty column means that its numbers are unknown or all zero.
         others = (row.anchor_errors, row.rank_lows, row.rank_highs)
         columns = (row.ratings, row.deviations, *(column or row.ratings for column in others))
         if any(len(column) != size for column in columns):
@@ -334,7 +336,7 @@ def _check_ratings(tables: Tables) -> Iterator[str]:
 
 def _check_checkpoints(run_dir: Path, tables: Tables, setup: LearnerSetup | None) -> Iterator[str]:
     for row in tables.checkpoints.values():
-        # The others may be gone: retention or a repair has taken them.
+        # Other checkpoints may have no directory, as retention or a repair has removed it.
         if row.state == "present":
             yield from _compare(run_dir, row, tables, setup, without=frozenset())
 
@@ -408,13 +410,13 @@ def _compare(
 
 
 def _facts(row: CheckpointRow | GhostRow) -> list[str]:
-    # A ghost's row does not repeat the checkpoint's digest and updates.
+    # The row of a ghost does not repeat the digest and the updates of its checkpoint.
     facts = ["weights_digest", "policy", "agent_steps", "generation"]
     return [*facts, "digest", "learner_updates"] if isinstance(row, CheckpointRow) else facts
 
 
 def _expected(tables: Tables) -> list[str]:
-    """Return notes on work that the next resume repeats, and on known damage."""
+    """Return notes on unfinished work, which the next resume repeats, and on known damage."""
     notes = [f"{row.player}: not linked yet" for row in tables.ghosts.values() if not row.linked]
     notes += [f"{row.player}: corrupt" for row in tables.ghosts.values() if row.corrupt]
     notes += [f"{row.player}: doomed" for row in tables.ghosts.values() if row.doomed]
@@ -425,8 +427,8 @@ def _expected(tables: Tables) -> list[str]:
 
 
 def _unknown_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
-    """Yield ghosts that the journal no longer knows after a repair: not opponents, but
-    left alone.
+    """Yield notes on ghosts that a restored journal does not know. They are no opponents, and
+    their directories stay.
     """
     known = {row.key for row in tables.ghosts.values()}
     for key in list_directories(run_dir, "ghosts"):
@@ -435,7 +437,7 @@ def _unknown_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
 
 
 def _leftovers(run_dir: Path, tables: Tables) -> list[str]:
-    """Return notes on temporary directories and unrecorded checkpoints."""
+    """Return descriptions of temporary directories and unrecorded checkpoints."""
     keys = [*list_directories(run_dir, "checkpoints"), *list_directories(run_dir, "ghosts")]
     found = [
         f"{key}: temporary directory" for key in keys if TEMPORARY.fullmatch(key.rsplit("/", 1)[1])
@@ -444,7 +446,7 @@ def _leftovers(run_dir: Path, tables: Tables) -> list[str]:
 
 
 BEGINS_ANEW = ("immigrate", "reset", "rewind")
-"""Causes after which a policy that has trained has no checkpoint for a while."""
+"""Causes of a generation that begins without a checkpoint, although its policy has trained."""
 
 KINDS = ("exploit", "explore")
 """Kinds of pending decisions."""
@@ -453,18 +455,18 @@ KINDS = ("exploit", "explore")
 def check_evolution(
     tables: Tables, removed: Mapping[Entrant, GenerationRow] | None = None
 ) -> Iterator[str]:
-    """Yield faults in generations and in decisions that wait for new hyperparameters.
+    """Yield faults in generations and in pending decisions of PBT.
 
     Args:
         tables: Rows of the run.
-        removed: Generations whose rows were removed, in order of beginning; None: none were.
+        removed: Generations whose rows were removed, in order of beginning; None if none were.
     """
     in_training = set(tables.assignments.by("trained"))
     generations: dict[PolicyId, list[GenerationRow]] = {}
     for row in {**(removed or {}), **tables.generations}.values():
         generations.setdefault(row.policy, []).append(row)
     for rows in generations.values():
-        # Rows of gone generations stand between those that stay.
+        # Rows that were removed belong between the remaining rows.
         rows.sort(key=attrgetter("generation"))
     for policy in tables.policies.values():
         for problem in _problems_of_pending(policy, tables, in_training=in_training):
@@ -476,9 +478,9 @@ def check_evolution(
 
 
 def begins_anew(policy: PolicyRow, tables: Tables) -> bool:
-    """Return whether a policy waits for the first checkpoint of new weights."""
+    """Return whether a policy has begun a generation with new weights and has no checkpoint yet."""
     row = tables.generations.get(policy.trainee)
-    # Training since then would have recorded a checkpoint.
+    # If the policy had trained since the generation began, it would have a checkpoint.
     is_at_its_begin = row is not None and row.agent_steps_begin == policy.agent_steps
     return row is not None and is_at_its_begin and row.cause in BEGINS_ANEW
 
@@ -491,7 +493,7 @@ def _problems_of_pending(
         return
     if pending.get("kind") not in KINDS:
         yield f"its pending decision is of the kind {pending.get('kind')!r}"
-    # The decision will replace what the training started from.
+    # The decision will replace the weights, so training them is a fault.
     if policy.policy in in_training:
         yield "it is in training, though a decision about it is pending"
     if tables.run.state == "finished":
@@ -503,14 +505,14 @@ def _problems_of_pending(
         yield f"the donor of its pending decision is {donor!r}"
     if key not in tables.checkpoints:
         yield f"the checkpoint of its pending decision, {key}, was never recorded"
-    # Retention keeps it until the decision is carried out (`store.named_by`).
+    # Retention must not remove it before the decision is carried out (`store.named_by`).
     elif tables.checkpoints[str(key)].state in ("doomed", "deleted"):
         yield f"the checkpoint of its pending decision, {key}, was given up"
 
 
 def _problems_of_generations(policy: PolicyRow, rows: list[GenerationRow]) -> Iterator[str]:
     numbers = [row.generation for row in rows]
-    # Numbers are compared without a list of as many as the policy's row says.
+    # Do not build a list of `policy.generation` numbers, as a damaged row may have a huge one.
     is_complete = all(number == index for index, number in enumerate(numbers))
     if len(numbers) != policy.generation + 1 or not is_complete:
         yield f"it is in generation {policy.generation}, but those recorded are {numbers}"
@@ -526,7 +528,7 @@ def _problems_of_generations(policy: PolicyRow, rows: list[GenerationRow]) -> It
     last = rows[-1]
     if last.agent_steps_end is not None or last.agent_steps_begin != policy.generation_at:
         yield f"{last.entrant} is recorded otherwise than as lasting since {policy.generation_at}"
-    # Those with a schedule change within a generation; their factors do not.
+    # Values with a schedule change within a generation, so their factors are compared instead.
     names = (last.hyperparameters.keys() | policy.hyperparameters.keys()) - policy.factors.keys()
     if dict(last.factors) != dict(policy.factors) or any(
         last.hyperparameters.get(name) != policy.hyperparameters.get(name) for name in names

@@ -1,1 +1,1 @@
-"""The configuration of a run: what users write, what it resolves to, and `run.yaml`."""
+"""The configuration of a run: its YAML keys, their validation and resolution, and `run.yaml`."""

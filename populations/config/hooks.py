@@ -11,10 +11,10 @@ from arena.config import Model
 from populations.fields import IMPORT_PATH, Count, Seconds
 
 Command = tuple[str, ...]
-"""Command and its arguments, as a process gets them."""
+"""Command and its arguments, as passed to a process."""
 
 Hook = str | Command
-"""``package.module:function``, or a command."""
+"""Hook of a configuration: ``package.module:function``, or a command."""
 
 HOOKS = ("on_ghost", "on_champion", "on_exploit", "on_evaluation", "on_end", "on_event")
 
@@ -22,7 +22,7 @@ _RULE = "a hook must be package.module:function or a list [command, argument, ..
 
 
 def _hook(hook: object) -> object:
-    """Check a hook's form; numbers among a command's arguments become text."""
+    """Check a hook's form, and convert numbers among a command's arguments to text."""
     if isinstance(hook, str):
         if not IMPORT_PATH.fullmatch(hook):
             raise ValueError(_RULE)
@@ -77,6 +77,6 @@ class HooksConfig(Model):
 
     @property
     def by_kind(self) -> dict[str, Hooks]:
-        """Return the hooks of each kind that has some."""
+        """Return the hooks by kind, for kinds with at least one hook."""
         found: Iterator[tuple[str, Hooks]] = ((kind, getattr(self, kind)) for kind in HOOKS)
         return {kind: hooks for kind, hooks in found if hooks}

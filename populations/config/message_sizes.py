@@ -1,6 +1,6 @@
-"""Assignments that fit a frame of the wire, and configurations whose assignments do.
+"""Bounds of message sizes: assignments and their results must fit a frame of the wire protocol.
 
-Nothing is journaled that cannot be sent, so each assignment is made to fit before it is one.
+An assignment is committed before it is sent, so it is reduced to fit a frame before the commit.
 """
 
 from __future__ import annotations
@@ -37,50 +37,52 @@ from populations.config.run_config import RunConfig
 
 T = TypeVar("T")
 
-# 1 MiB / 256 = 4 KiB for each, far more than a seat's names take.
+# A frame of 1 MiB has 4 KiB for each of 256 seats, far more than a seat's names take.
 SURELY_FITS = 256
-"""Seats that an assignment may name without a look at its size."""
+"""Number of seats up to which an assignment always fits, so that its size is not computed."""
 
-# The share is below 1, because some seatings are larger than others.
+# The share is below 1, because seatings differ in size and some larger ones may be chosen.
 FILLED = 0.95
-"""Share of a frame that is filled where not all fits."""
+"""Share of a frame that a reduced assignment fills."""
 
 MAX_RESULT_BYTES = MAX_FRAME_BYTES // 4 * 3
-"""Bytes of a result's tallies: the rest of a frame is for openings, metrics and checkpoints."""
+"""Maximum bytes of a result's tallies; the rest of its frame has openings, metrics and
+checkpoints.
+"""
 
-# The sizes are those of the names of the fields and the longest numbers; openings have a bound of
+# These sizes assume the longest numbers, with the names of the fields; openings have a bound of
 # their own (`arena.matches.openings.MAX_PER_MESSAGE`).
 TALLY_BYTES, PLAYER_BYTES, PAIR_BYTES = 150, 110, 91
-"""Most bytes of a tally, of each player's digest and returns in it, and of each result of two."""
+"""Maximum bytes of a tally, of each player's digest and returns, and of each pair's result."""
 
 GAME_BYTES, GAME_SEAT_BYTES = 150, 30
-"""Most bytes of a game beside its actions and digests, and of each seat in it."""
+"""Maximum bytes of a game without its actions and digests, and of each seat in it."""
 
 INDEX_BYTES = 9
-"""Most bytes of a seat: its place in three lists."""
+"""Maximum bytes of a seat in a tally, for its index in three lists."""
 
 MAX_SEATS = 1 << 16
-"""Seats that results can be filed under (`populations.ratings.result_table`)."""
+"""Maximum number of seats in the keys of results (`populations.ratings.result_table`)."""
 
 _HEADER = Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0)
 
 
 def check_sendable(message: Train | Evaluate) -> None:
-    """Refuse an assignment that cannot be sent.
+    """Refuse an assignment that is too large to be sent, or invalid.
 
     Raises:
-        WireError: Saying why.
+        WireError: If it cannot be encoded.
     """
     encode(_HEADER, message)
 
 
 def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluate:
-    """Leave out what does not fit a frame: episodes in flight first, then some of the seatings.
+    """Reduce an assignment so that it and its result fit a frame each.
 
-    Nor is more asked for than the result can say.
+    Unfinished episodes are left out first, and then some of the seatings.
     """
-    # Drawn, so that no seat is favoured; from the seed, so that equal assignments lose the same
-    # ones.
+    # Seatings are drawn, so that no seat is favoured, and with the assignment's seed, so that equal
+    # assignments lose the same ones.
     rng = np.random.default_rng(message.seed)
     size = _result_bytes(message, setup)
     if isinstance(message, Train) and size > MAX_RESULT_BYTES:
@@ -93,15 +95,15 @@ def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluat
     if isinstance(message, Evaluate) and (
         _result_bytes(message, setup) + games_bytes > MAX_RESULT_BYTES
     ):
-        # Ratings need the tallies, and nobody needs a game.
+        # Tallies are needed for ratings, while recorded games are optional.
         message = replace(message, games=0)
-    # Counting is cheap, encoding is not: most assignments never come to it.
+    # Counting seats is cheap and encoding is not, so most assignments are only counted.
     if _num_seats(message) <= SURELY_FITS or len(msgpack_bytes(message)) <= MAX_FRAME_BYTES:
         return message
     if isinstance(message, Train):
         message = replace(message, carried=())
     while (size := len(msgpack_bytes(message))) > MAX_FRAME_BYTES and _num_seats(message):
-        # Sizes are not exactly proportional to seats, so it may take another round.
+        # Sizes are not exactly proportional to seats, so several rounds may be needed.
         message = _without_some(message, FILLED * MAX_FRAME_BYTES / size, rng)
     return message
 
@@ -115,7 +117,7 @@ def _without_some(
 
 
 def _result_bytes(message: Train | Evaluate, setup: LearnerSetup) -> int:
-    """Return the most bytes of the tallies of an assignment."""
+    """Return the maximum bytes of the tallies in an assignment's result."""
     if isinstance(message, Evaluate):
         sizes = [tally_bytes(p.seating.players, setup.seats) for p in message.pairings]
         return sum(sizes)
@@ -123,17 +125,18 @@ def _result_bytes(message: Train | Evaluate, setup: LearnerSetup) -> int:
         tally_bytes(seating.players, setup.training_seats)
         for seating in (*message.opponents, *message.carried)
     ]
-    # A learner leaves some seatings out if there are more than environments.
+    # A learner plays at most as many seatings as it has environments, so count the largest.
     return sum(sorted(sizes)[-setup.num_envs - len(message.carried) :])
 
 
 def tally_bytes(players: Sequence[Player], seats: Sequence[Seat]) -> int:
-    """Return the most bytes that the tally of a seating takes in a message."""
+    """Return the maximum bytes of the tally of a seating in a message."""
     if is_by_seats(seats):
         seated = list(players)
         num_pairs = min(MAX_SEAT_PAIRS, len(seats) * (len(seats) - 1) // 2)
     else:
-        # Players are told apart by identity: equal ones of a message are most often one object.
+        # Distinguish players by identity, as equal players of a message are mostly one object; if
+        # they are not, the result is an upper bound.
         different = {(s.population, id(p)): p for s, p in zip(seats, players, strict=True)}
         seated = list(different.values())
         num_pairs = len(seated) * (len(seated) - 1) // 2
@@ -149,7 +152,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
     """Refuse a configuration whose assignments, or whose results, do not fit a frame.
 
     Raises:
-        ConfigError: With the limit and the value.
+        ConfigError: Names the limit and the value.
     """
     wanted = config.matchmaking.opponents
     if len(setup.training_seats) > MAX_SEATS:
@@ -159,7 +162,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
         )
     for population in setup.populations:
         message = _largest(setup, population, num_opponents=wanted)
-        # Each population has a player of its own in the largest seating.
+        # The largest seating has a different player for each population.
         largest = max(
             (tally_bytes(s.players, setup.training_seats) for s in message.opponents), default=0
         )
@@ -171,8 +174,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
             )
         size = len(msgpack_bytes(message))
         fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
-        # No number of opponents would help if fits is 0: `fitted` draws the seats of each
-        # assignment.
+        # If `fits` is 0, no number of opponents would help, and `fitted` reduces each assignment.
         if size > MAX_FRAME_BYTES and fits > 0:
             raise ConfigError(
                 f"matchmaking.opponents must be at most {fits} with {len(setup.training_seats)} "
@@ -181,8 +183,8 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
 
 
 def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Train:
-    """Make an assignment as large as a policy of a population may get."""
-    # The longest names and numbers that a run can come to.
+    """Return the largest possible training assignment of a population."""
+    # Names and numbers have the maximum length that can occur in a run.
     digest = Digest("f" * 64)
 
     def ghost(name: str, index: int) -> Player:
@@ -196,10 +198,10 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
     names = dict.fromkeys(seat.population for seat in setup.seats)
     casts: list[Cast] = []
     if is_mixed:
-        # One player for each side: as many names as where each agent has another.
+        # One player per side gives as many seats as a different player for each agent.
         longest = (ghost(population, 0),)
         casts = [(longest, dict.fromkeys(names, longest))] * num_opponents
-    # There are no opponents to send in cooperation.
+    # In cooperation an assignment has no opponents.
     elif not is_cooperation:
         casts = [
             ((trainee,), {name: (ghost(name, index),) for name in names})
@@ -236,6 +238,6 @@ def _num_seats(message: Train | Evaluate) -> int:
 
 
 def _thinned(items: Sequence[T], share: float, rng: np.random.Generator) -> tuple[T, ...]:
-    # Indices are sorted back, so that the rest keeps its order.
+    # Sort the indices, so that the remaining items keep their order.
     kept = rng.permutation(len(items))[: int(share * len(items))]
     return tuple(items[index] for index in sorted(kept.tolist()))

@@ -1,6 +1,6 @@
-"""``KEY=VALUE``: overriding a key of a YAML document by its dotted path.
+"""Overrides ``KEY=VALUE`` of a YAML document, with KEY a dotted path.
 
-Names by which other libraries call PPO's hyperparameters are read as Arena's own.
+Names that other libraries use for PPO's hyperparameters are read as aliases of Arena's names.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from populations.yaml_documents import read_document
 
 
 def parse_override(override: str) -> tuple[tuple[str, ...], object]:
-    """Split ``KEY=VALUE`` into the parts of KEY and VALUE read as YAML.
+    """Split ``KEY=VALUE`` into the parts of KEY, and VALUE read as YAML.
 
     Raises:
-        ConfigError: If there is no ``=``, KEY has an empty part, or VALUE is no YAML.
+        ConfigError: If there is no ``=``, KEY has an empty part, or VALUE is not YAML.
     """
     key, equals, text = override.partition("=")
-    # Split at the first "=": a value may hold more of them.
+    # Split at the first "=", as a value may contain more of them.
     path = tuple(key.strip().split("."))
     if not equals or not all(path):
         raise ConfigError(f"an override must be KEY=VALUE, KEY a dotted path, got {override!r}")
@@ -27,7 +27,7 @@ def parse_override(override: str) -> tuple[tuple[str, ...], object]:
 
 
 def apply_overrides(document: object, overrides: Sequence[str]) -> object:
-    """Return a copy of a document in which the overrides hold, the last one of each key.
+    """Return a copy of a document with overrides applied in order, so that the last of a key wins.
 
     Levels that are missing, or null, are created.
 
@@ -38,14 +38,14 @@ def apply_overrides(document: object, overrides: Sequence[str]) -> object:
 
 
 def apply_values(document: object, values: Sequence[tuple[tuple[str, ...], object]]) -> object:
-    """Apply overrides that are parsed, as `apply_overrides` does.
+    """Apply parsed overrides like `apply_overrides`.
 
     Raises:
-        ConfigError: If one leads into a value that has no keys.
+        ConfigError: If an override leads into a value that has no keys.
     """
     if not values:
         return document
-    # The caller's document stays as it is.
+    # Copy the document, so that the caller's stays unchanged.
     result = copy.deepcopy({} if document is None else document)
     for path, value in values:
         _set(result, path, value)
@@ -61,7 +61,7 @@ def _set(document: object, path: tuple[str, ...], value: object) -> None:
         if depth == len(path) - 1:
             level[part] = value
             return
-        # Null too: `populations.player.pbt: null` has no keys yet.
+        # Replace null, too, as in `populations.player.pbt: null`.
         if level.get(part) is None:
             level[part] = {}
         level = level[part]
@@ -78,31 +78,33 @@ ALIASES = {
 }
 
 PLACES = ("hyperparameters", "search_space")
-"""Keys of a population, and of an entry of its schedule, that hold hyperparameters by name."""
+"""Keys of a population, and of entries of its schedule, whose values are mappings by
+hyperparameter.
+"""
 
 Notify = Callable[[str], None]
 Path = tuple[str, ...]
 
 
 def overridden(document: object, overrides: Sequence[str], *, notify: Notify) -> object:
-    """Return a document in which the overrides hold, and hyperparameters have their own names.
+    """Return a document with overrides applied and aliases of hyperparameters replaced.
 
     Args:
         document: Document as read.
         overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML.
-        notify: Takes a sentence for each alias.
+        notify: Function that is called with a sentence about each alias.
 
     Raises:
         ConfigError: If an override is malformed, or a mapping has a hyperparameter twice.
     """
     values = [parse_override(override) for override in overrides]
-    # A user's own algorithm may call a hyperparameter as it likes, so nothing is an alias there.
-    # Overrides count here, because one may choose the algorithm.
+    # A user's own algorithm may give its hyperparameters any names, so it has no aliases. Overrides
+    # are applied first, because an override may choose the algorithm.
     own = set(_own_algorithms(apply_values(document, values)))
-    # A set with an order: each notice once.
+    # This dict is an ordered set, so that each notice is given once.
     told: dict[str, None] = {}
-    # Names are resolved apart and applied afterwards: an alias in an override then replaces the
-    # real name of the file, and the other way round.
+    # Aliases are replaced in document and overrides before these are applied, so that an alias in
+    # an override replaces the real name in the file, and vice versa.
     document = _renamed(document, (), own=own, told=told)
     values = [
         (_renamed_path(path, own=own, told=told), _renamed(value, path, own=own, told=told))
@@ -114,8 +116,8 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
 
 
 def _own_algorithms(document: object) -> Iterator[str]:
-    """Return names of the populations that learn by an algorithm of a user's own."""
-    # The document is not validated yet, so nothing can be taken for a mapping.
+    """Yield the names of populations that use a user's own algorithm."""
+    # The document is not validated yet, so any part of it may be something other than a mapping.
     populations = document.get("populations") if isinstance(document, dict) else None
     for name, population in populations.items() if isinstance(populations, dict) else ():
         if isinstance(population, dict) and population.get("algorithm", "ppo") != "ppo":
@@ -123,13 +125,13 @@ def _own_algorithms(document: object) -> Iterator[str]:
 
 
 def _has_hyperparameters(path: Path, *, own: set[str]) -> bool:
-    """Return whether keys below a path name hyperparameters of PPO."""
+    """Return whether the keys at a path are names of PPO's hyperparameters."""
     is_in_population = len(path) > 2 and path[0] == "populations" and path[1] not in own
     return is_in_population and path[-1] in PLACES and (len(path) == 3 or path[2] == "schedule")
 
 
 def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None]) -> object:
-    """Return a value with aliases replaced below it."""
+    """Return a value with all aliases in it replaced."""
     if isinstance(value, list):
         return [_renamed(part, path, own=own, told=told) for part in value]
     if not isinstance(value, dict):
@@ -137,7 +139,7 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
     renamed: dict[str, object] = {}
     for key, part in value.items():
         name = _renamed_path((*path, key), own=own, told=told)[-1]
-        # Two names of one key in one mapping cannot be ordered: neither is later, so none can win.
+        # A mapping must not have a name and its alias, as it would be unclear which value counts.
         if name in renamed or (name != key and name in value):
             raise ConfigError(
                 f"{'.'.join(path)}: {name} must be there once, got it as "
@@ -151,7 +153,7 @@ def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
     """Return a path in which aliases are replaced by the real names."""
     renamed = list(path)
     for depth, part in enumerate(path):
-        # The same word elsewhere (a population called lr) is no alias.
+        # The same word at another place, such as a population called lr, is no alias.
         name = ALIASES.get(part)
         if name is not None and _has_hyperparameters(path[:depth], own=own):
             told[f"{'.'.join(path[: depth + 1])} is read as {name}"] = None

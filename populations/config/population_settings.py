@@ -1,4 +1,4 @@
-"""Settings of one population: its learning, its search space, its PBT or the schedule instead."""
+"""Settings of one population: its learning, its search space, and its PBT or recorded schedule."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from populations.search_space import Dimension, validate_search_space
 ModelT = TypeVar("ModelT", bound=Model)
 
 MAX_UNORDERED = 2
-"""Choices without an order that are the ends of a scale all the same."""
+"""Number of unordered choices that a rule for ordered values can use, as the ends of a scale."""
 
 
 def resolve_population(
@@ -47,7 +47,7 @@ def resolve_population(
     pbt: PbtConfig,
     launch_directory: str,
 ) -> PopulationConfig:
-    """Fill in a population's settings of learning.
+    """Check a population's settings of learning, and fill in what the user left out.
 
     Args:
         name: Name of the population.
@@ -65,10 +65,10 @@ def resolve_population(
         reward_weights,
     )
     space = population.search_space
-    # The default space is about PPO's hyperparameters, which another algorithm need not have.
+    # The default space has PPO's hyperparameters, which another algorithm may not have.
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
-    # Values stay empty where they are at fault; raise_any below lets none of them out.
+    # A value with a fault stays empty; it is never returned, as raise_any raises below.
     settings, schedule, faults = {}, population.schedule, Faults()
     written = dict[str, object]()
     with faults.gathered(), named(key):
@@ -76,10 +76,10 @@ def resolve_population(
             population.algorithm, population.algorithm_settings, launch_directory=launch_directory
         ).model_dump(mode="json")
     with faults.gathered():
-        # run.yaml says all that holds for a population.
+        # run.yaml has the complete settings of each population, so merge the general ones here.
         pbt = _resolve_pbt(population, pbt=pbt, key=key)
     with faults.gathered():
-        # Weights are checked first, so that an unknown component is reported as one.
+        # Check weights first, so that an unknown component is reported as such.
         _check_reward_weights(population, reward_weights=reward_weights, key=key)
         schedules = parse_schedules(population.hyperparameters, key=f"{key}.hyperparameters")
         with named(key):
@@ -110,9 +110,10 @@ def resolve_population(
 
 
 def merged(general: ModelT, own: ModelT) -> ModelT:
-    """Return the general settings, with those that were set in ``own`` in their places."""
+    """Return the general settings with the keys that are set in ``own`` replaced."""
     changes: dict[str, object] = {}
-    # Only keys that were written count: defaults of the population's section say nothing.
+    # Only keys that the user wrote count; defaults of the population's section must not replace
+    # general settings.
     for name in own.model_fields_set:
         value, below = getattr(own, name), getattr(general, name)
         are_sections = isinstance(value, Model) and isinstance(below, Model)
@@ -121,21 +122,22 @@ def merged(general: ModelT, own: ModelT) -> ModelT:
 
 
 def _resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> PbtConfig:
-    """Return the settings of PBT for one population: the general ones with its own in their places.
+    """Return the settings of PBT for one population, the general ones with its own keys replaced.
 
     Raises:
-        ConfigError: If it has a schedule and yet wants to exploit.
+        ConfigError: If the population has a recorded schedule and its own rule to exploit.
     """
     own = population.pbt
     settings = merged(pbt, own) if own is not None else pbt
     if not population.schedule or settings.exploit == "none":
         return settings
-    # Written for this population: a contradiction. Inherited from the section: the schedule holds.
+    # A rule that was written for this population contradicts its schedule. A rule that is inherited
+    # from the general section gives way to the schedule.
     if own is not None and "exploit" in own.model_fields_set:
         raise ConfigError(
             f"{key}.pbt.exploit must be none where there is a schedule, got {settings.exploit!r}"
         )
-    # PBT does not decide again what it has decided in another run.
+    # A schedule replays what PBT decided in another run, so PBT must not decide here.
     return settings.model_copy(update={"exploit": "none"})
 
 
@@ -156,7 +158,7 @@ def _check_reward_weights(
     for part, names in written:
         for name in names:
             component = name.removeprefix(REWARD_WEIGHT)
-            # A name without the prefix is another hyperparameter, and none of this check's.
+            # A name without the prefix is another hyperparameter, which is checked elsewhere.
             if name != component and component not in reward_weights:
                 raise ConfigError(
                     f"{key}.{part}.{name}: environment.reward_weights has no component "
@@ -166,7 +168,7 @@ def _check_reward_weights(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learning:
-    """Rules, values and bounds of a population's learning, for checks of one against another.
+    """Rules, values and bounds of a population's learning, to check them against each other.
 
     Attributes:
         key: Name of the population in errors (``populations.player``).
@@ -175,7 +177,7 @@ class _Learning:
         start: Start values of the hyperparameters, checked and complete.
         settings: Settings of the algorithm, checked and complete; empty if they are at fault.
         space: Search space.
-        launch_directory: Directory in which a user's algorithm is looked for first.
+        launch_directory: Directory that is searched first for a user's algorithm.
     """
 
     key: str
@@ -187,7 +189,7 @@ class _Learning:
     launch_directory: str
 
     def check_booleans(self) -> None:
-        """Refuse true and false where the algorithm wants a number.
+        """Refuse true and false if the algorithm requires a number.
 
         Raises:
             ConfigError: Names the hyperparameter and its value.
@@ -205,8 +207,8 @@ class _Learning:
             schedules: Schedules by hyperparameter, as parsed.
 
         Raises:
-            ConfigError: Names the hyperparameter, the rule and the value; or there is a recorded
-                schedule, too.
+            ConfigError: If a schedule breaks a rule (the message names the hyperparameter, the rule
+                and the value), or there is a recorded schedule, too.
         """
         if schedules and self.population.schedule:
             raise ConfigError(
@@ -224,7 +226,7 @@ class _Learning:
         return {name: schedule.as_written() for name, schedule in checked.items()}
 
     def check_space(self, *, explore: str) -> None:
-        """Check the search space.
+        """Check each entry of the search space against the algorithm's rules.
 
         Args:
             explore: Rule of exploring.
@@ -233,7 +235,7 @@ class _Learning:
             ConfigError: Names the entry, the rule and the value.
         """
         changeable = self._changeable_settings()
-        # A setting's own value says whether it is an integer.
+        # A setting is integral if its value is, as with hyperparameters.
         numbers = {
             name: value
             for name, value in self.settings.items()
@@ -265,7 +267,7 @@ class _Learning:
         key, schedule, size = self.key, self.population.schedule, self.population.size
         if not schedule:
             return ()
-        # A schedule is the past of one policy.
+        # A schedule is recorded from one policy, so only one can follow it.
         if size != 1:
             raise ConfigError(f"{key}.size must be 1 where there is a schedule, got {size}")
         marks = [entry.agent_steps for entry in schedule]
@@ -277,8 +279,8 @@ class _Learning:
             settings = {name: value for name, value in written.items() if name in changeable}
             numbers = {name: value for name, value in written.items() if name not in changeable}
             try:
-                # Each entry whole: an entry says only what differs from the start, not from the
-                # entry before.
+                # Complete each entry by the start values, not by the entry before it, as an entry
+                # has the differences from the start.
                 values = self._coerced(numbers)
             except ConfigError as error:
                 raise ConfigError(f"{key}.schedule.{index}.{error}") from error
@@ -293,14 +295,14 @@ class _Learning:
         return tuple(name for name in known if name not in self.model.model_fields)
 
     def _coerced(self, values: Hyperparameters) -> dict[str, Value]:
-        """Return the hyperparameters with some other values than at the start, all checked."""
+        """Return the start values with some values replaced, all checked."""
         return coerce_hyperparameters(self.model, {**self.start, **values})
 
     def _is_boolean(self, name: str) -> bool:
         return self.model.model_fields[name].annotation is bool
 
     def _check_order(self, name: str, dimension: Dimension, *, explore: str) -> None:
-        """Refuse choices that the population's rule of exploring cannot tell apart."""
+        """Refuse unordered choices if the rule of exploring needs an order."""
         if isinstance(dimension, Categories) and len(dimension.choices) > MAX_UNORDERED:
             raise ConfigError(
                 f"{self.key}.search_space.{name}: pbt.explore {explore} takes at most "
@@ -309,7 +311,7 @@ class _Learning:
             )
 
     def _check_kind(self, name: str, dimension: Dimension) -> None:
-        """Refuse choices of another kind than the hyperparameter."""
+        """Refuse a range or choices whose type is not that of the hyperparameter."""
         path, entry = f"{self.key}.search_space.{name}", dict(self.space[name])
         is_boolean, is_categorical = self._is_boolean(name), isinstance(dimension, Categories)
         if is_boolean and not (is_categorical and isinstance(dimension.extremes[0], bool)):
@@ -321,7 +323,7 @@ class _Learning:
             )
 
     def _check_bounds(self, name: str, dimension: Dimension) -> None:
-        """Check that PBT can draw nothing that the algorithm would refuse."""
+        """Check that the algorithm accepts every value that PBT can draw."""
         for value in dimension.extremes:
             try:
                 self._coerced({name: value})
@@ -331,10 +333,10 @@ class _Learning:
                 ) from error
 
     def _check_setting(self, name: str, dimension: Dimension) -> None:
-        """Check that a setting of the algorithm may have all values that PBT can draw."""
+        """Check that the algorithm accepts every value of a setting that PBT can draw."""
         values = [dimension.fit(value) for value in dimension.extremes]
         for value in values:
-            # The error is quoted with the search space: the setting itself is valid.
+            # Prefix the error with the search space, as the setting itself is valid.
             with named(f"{self.key}.search_space.{name} allows {value!r}, but {self.key}"):
                 make_settings(
                     self.population.algorithm,

@@ -1,7 +1,7 @@
 """Parts of a configuration that depend on the environment: agents, sides, outcomes, teams.
 
-Pure functions, which `populations.config.resolve.resolve_config` puts together. Those of a whole
-configuration look at one that has its agents, sides and policies.
+The functions are pure, and `populations.config.resolve.resolve_config` calls them. A function that
+takes a `RunConfig` requires that its agents, sides and populations are resolved.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from populations.config.run_config import RunConfig
 from populations.fields import POPULATION_NAME
 
 ONLY_NAME, FALLBACK_NAME = "player", "population"
-"""Names where agents share no beginning: of the only population, and of several."""
+"""Names of populations whose agents have no common prefix: of a single one, and of several."""
 
 
 def expand_agents(patterns: Sequence[str], *, agents: tuple[str, ...], key: str) -> tuple[str, ...]:
-    """List the agents that names or globs stand for, in the environment's order.
+    """Return the agents that match names or globs, in the environment's order.
 
     Args:
         patterns: Agent names, or globs as in ``adversary_*``.
         agents: All agents.
-        key: The dotted key the patterns are from, for messages.
+        key: Dotted key of the patterns, for messages.
 
     Raises:
-        ConfigError: If a pattern stands for no agent.
+        ConfigError: If a pattern matches no agent.
     """
     found: set[str] = set()
     for pattern in patterns:
-        # A name stands for itself, whatever it has of a glob: agent[0].
+        # An exact name comes before a glob, as a name may have a glob's characters: agent[0].
         meant = {pattern} & set(agents) or {a for a in agents if fnmatchcase(a, pattern)}
         found |= meant
         if not meant:
@@ -56,7 +56,7 @@ def expand_agents(patterns: Sequence[str], *, agents: tuple[str, ...], key: str)
 def resolve_sides(
     sides: Mapping[str, Sequence[str]] | None, *, agents: tuple[str, ...]
 ) -> dict[str, list[str]]:
-    """Give each side its agents; by default each agent is a side.
+    """Return the agents of each side; by default each agent is a side.
 
     Raises:
         ConfigError: If an agent is on no side or on two, or a side has none.
@@ -67,7 +67,7 @@ def resolve_sides(
         side: list(expand_agents(patterns, agents=agents, key=f"environment.sides.{side}"))
         for side, patterns in sides.items()
     }
-    # Globs may overlap or miss an agent.
+    # This check is needed because globs may overlap or miss an agent.
     check_partition(resolved, agents=agents, key="environment.sides")
     return resolved
 
@@ -75,20 +75,20 @@ def resolve_sides(
 def resolve_outcome(
     outcome: Outcome, *, sides: Mapping[str, Sequence[str]], pace: Pace | None
 ) -> Outcome:
-    """Check an outcome, and replace a margin of ``auto`` by the largest one of random play.
+    """Check an outcome, and replace a margin of ``auto`` by the largest margin of random play.
 
     Args:
         outcome: Outcome as configured.
         sides: Agents of the sides that it scores.
-        pace: Figures of random play; None: none was played, and ``auto`` stays.
+        pace: Measurements of random play; None if there was none, and ``auto`` stays.
 
     Raises:
-        ConfigError: If it names a side that there is none, or cannot score so many sides; if no
-            match of random play was won or lost.
+        ConfigError: If the outcome names an unknown side, or cannot score this number of sides; if
+            no match of random play was won or lost.
     """
     check_outcome(outcome, sides=sides)
     if isinstance(outcome, MarginOutcome) and outcome.margin == "auto" and pace is not None:
-        # There is no unit for a match that is won outright without a difference.
+        # Without any difference of returns, there is no unit for the margin of a clear win.
         if pace.largest_margin <= 0.0:
             raise ConfigError(
                 "environment.outcome.margin must be a number: in random play no agent's return "
@@ -104,7 +104,7 @@ def check_teams(config: RunConfig) -> None:
     Raises:
         ConfigError: If populations differ in size, or learners are bound to populations.
     """
-    # With more than one side there are no teams.
+    # Policies form teams only in an environment with one side.
     if len(config.sides) > 1:
         return
     for name in config.populations:
@@ -133,7 +133,7 @@ def check_teammates(config: RunConfig) -> None:
 
     Raises:
         ConfigError: If no population has two agents on one side, several populations cooperate, or
-            roles decide who plays whom.
+            roles decide which policies play each other.
     """
     matchmaking, populations, sides = config.matchmaking, config.agents_of, config.sides
     if matchmaking.teammates == "same":
@@ -162,7 +162,7 @@ def check_turns(config: RunConfig) -> None:
     """Check that populations that learn in turns can do so.
 
     Raises:
-        ConfigError: If there is one population, or one side, whose populations learn together.
+        ConfigError: If only one population learns, or there is only one side.
     """
     turns, num_sides = config.matchmaking.learning_side_turns, len(config.sides)
     if turns is not None and (len(config.learning) < 2 or num_sides < 2):
@@ -177,8 +177,8 @@ def check_rivals(config: RunConfig) -> None:
     """Check that two populations can learn against each other in one assignment.
 
     Raises:
-        ConfigError: If there are not two populations with a side each, another key says who learns
-            or beside whom, or learners are bound to populations.
+        ConfigError: If there are not two populations with a side each, another key decides which
+            policies learn or are teammates, or learners are bound to populations.
     """
     matchmaking, sides = config.matchmaking, config.sides
     if matchmaking.rivals == "frozen":
@@ -217,7 +217,7 @@ def check_rivals(config: RunConfig) -> None:
 
 
 def check_rival_envs(config: RunConfig) -> None:
-    """Check that each of two rivals has an environment, should they not meet.
+    """Check that each of two rivals has an environment for matches against other opponents.
 
     Raises:
         ConfigError: If there is one environment.
@@ -230,10 +230,10 @@ def check_rival_envs(config: RunConfig) -> None:
 
 
 def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
-    """Put agents with equal spaces into one population, named by their common prefix."""
+    """Return the default populations: agents with equal spaces, named by their common prefix."""
     groups: dict[str, list[str]] = {}
     for agent in spec.agents:
-        # Agents that can share a network are one population; spaces are compared by their digest.
+        # Agents with equal spaces can share a network; compare spaces by their digest.
         groups.setdefault(_spaces(spec, agent), []).append(agent)
     members = [tuple(group) for group in groups.values()]
     names = [_common_name(group) for group in members]
@@ -258,10 +258,10 @@ def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpe
 
 
 def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> None:
-    """Check that an observation has parts to convolve where the network has convolutions.
+    """Check that an observation has parts to convolve if the network has convolutions.
 
     Raises:
-        ConfigError: If there is not.
+        ConfigError: If there is no such part.
     """
     if network.encoder not in CONVOLUTIONAL:
         return
@@ -275,7 +275,7 @@ def check_critics(config: RunConfig, spec: EnvironmentSpec) -> None:
     """Check that centralized critics have something to read.
 
     Raises:
-        ConfigError: If one has not.
+        ConfigError: If a critic has no input.
     """
     for name, population in config.populations.items():
         critic_input(
@@ -293,20 +293,20 @@ def _spaces(spec: EnvironmentSpec, agent: str) -> str:
 
 
 def _common_name(agents: Sequence[str]) -> str:
-    # The first and the last in the order of text share no more than what all share.
+    # The prefix that the first and the last text in sorted order share is common to all.
     pairs = zip(min(agents), max(agents), strict=False)
     prefix = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).lower()
     name = re.sub(r"[^a-z0-9]+", "_", prefix).strip("_")
-    # A trailing number is an agent's and is left out; the rest is cut to what POPULATION_NAME
-    # allows.
+    # Remove a trailing number, which belongs to one agent, and cut the name to the length that
+    # POPULATION_NAME allows.
     return re.sub(r"[_0-9]+$", "", name)[:32]
 
 
 def _distinct_name(name: str, *, group: tuple[str, ...], index: int, taken: Sequence[str]) -> str:
-    # A prefix of another group's agents, or none at all, names no population.
+    # A prefix that is empty, or that two groups share, cannot name a population.
     if POPULATION_NAME.fullmatch(name) and taken.count(name) == 1:
         return name
-    # Two groups with one prefix: a lone agent's own name tells them apart.
+    # If two groups share a prefix, a group of one agent gets the name of its agent.
     if len(group) == 1 and POPULATION_NAME.fullmatch(group[0]) and group[0] not in taken:
         return group[0]
     return ONLY_NAME if len(taken) == 1 else f"{FALLBACK_NAME}_{index}"

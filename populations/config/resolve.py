@@ -1,4 +1,4 @@
-"""Fill in what a configuration leaves to the environment, the machine and the rules.
+"""Resolution of a configuration: values that depend on environment, machine and rules.
 
 Tests: `tests/populations/config/test_resolution.py`, `tests/populations/config/test_sizing.py`.
 """
@@ -51,17 +51,17 @@ def resolve_config(
 
     Args:
         config: Configuration as loaded.
-        spec: The environment's facts.
+        spec: Facts about the environment.
         launch_directory: Directory that is searched first for user code.
-        num_cores: Bounds the defaults of ``learners`` and ``learner_cores``; None: those this
-            process may use.
-        pace: Figures of random play of the environment, where sizes or a margin are left to
-            Arena; None: it was not played, and sizes are those that suit most environments.
+        num_cores: Upper bound of the defaults of ``learners`` and ``learner_cores``; None uses the
+            cores that this process may use.
+        pace: Measurements of random play, to choose sizes or a margin. If None, the environment was
+            not played, and sizes are those that suit most environments.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
-    # Each part has its own `gathered`, so that a fault in one hides none in the others.
+    # Each part has its own `gathered`, so that a fault in one does not hide faults in the others.
     environment, faults = config.environment, Faults()
     sides: dict[str, list[str]] = {}
     outcome = environment.outcome
@@ -72,10 +72,10 @@ def resolve_config(
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
     with faults.gathered():
-        # The object is made and dropped, as a user's own matchmaker is.
+        # Make the rule only to report its faults now, as `_resolve_matchmaking` does.
         make_thinning(config.ghosts.thinning, config.ghosts, launch_directory=launch_directory)
     populations = _resolve_populations(config, spec, faults, launch_directory=launch_directory)
-    # All that follows takes agents, sides and policies for what they are.
+    # The checks below require valid agents, sides and populations.
     faults.raise_any()
     resolved = config.model_copy(
         update={
@@ -86,7 +86,7 @@ def resolve_config(
     )
     _check_together(resolved, spec)
     cores = usable_cores() if num_cores is None else num_cores
-    # The default is bounded by the number of policies, so the populations must be there.
+    # The default is bounded by the number of policies, so it needs the resolved populations.
     learners = _resolve_learners(resolved, num_cores=cores)
     resolved = resolved.model_copy(update={"learners": learners})
     # Sizes come last, as they depend on learners, agents and hyperparameters.
@@ -94,7 +94,8 @@ def resolve_config(
     check_rival_envs(resolved)
     check_env_workers(resolved, spec, pace=pace)
     if config.learners is not None:
-        # A number of learners that was written says how much of the machine they have.
+        # A user who gives the number of learners decides how many cores the run has, so learners
+        # get no further ones.
         cores = 1
     return resolved.model_copy(
         update={"learner_cores": choose_learner_cores(resolved, spec, num_cores=cores, pace=pace)}
@@ -104,8 +105,8 @@ def resolve_config(
 def _resolve_populations(
     config: RunConfig, spec: EnvironmentSpec, faults: Faults, *, launch_directory: str
 ) -> dict[str, PopulationConfig]:
-    """Return the populations without a fault; ``faults`` has what is wrong with the others."""
-    # Should agents be wrong, populations are still checked as written.
+    """Return the populations without a fault, and add the faults of the others to ``faults``."""
+    # If agents have a fault, the populations are still checked as written.
     assigned = config.populations
     with faults.gathered():
         assigned = assign_agents(config.populations, spec)
@@ -127,7 +128,7 @@ def _resolve_populations(
 
 
 def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
-    """Check rules between populations and sides."""
+    """Check rules between populations, sides, roles and matchmaking."""
     faults = Faults()
     with faults.gathered():
         check_critics(config, spec)
@@ -142,10 +143,10 @@ def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
 def assign_agents(
     populations: dict[str, PopulationConfig], spec: EnvironmentSpec
 ) -> dict[str, PopulationConfig]:
-    """Give each population its agents; those that the environment suggests if there is none.
+    """Return populations with their agents; without any population, the environment's default ones.
 
     Raises:
-        ConfigError: Names each population that an agent or a network does not fit.
+        ConfigError: Names each population whose agents or network do not fit.
     """
     defaults = group_agents(spec)
     if not populations:
@@ -155,7 +156,7 @@ def assign_agents(
         with faults.gathered():
             agents = _agents_of(name, population, defaults=defaults, spec=spec)
             check_equal_spaces(name, agents=agents, spec=spec)
-            # All agents of a population have the first one's spaces, as just checked.
+            # As just checked, all agents of a population have the spaces of the first one.
             check_encoder(name, network=population.network, facts=spec.agent_specs[agents[0]])
             resolved[name] = population.model_copy(update={"agents": agents})
     faults.raise_any()
@@ -171,7 +172,7 @@ def _agents_of(
     defaults: Mapping[str, tuple[str, ...]],
     spec: EnvironmentSpec,
 ) -> tuple[str, ...]:
-    """Return the agents of one population, at least one."""
+    """Return the agents of one population, or raise if it has none."""
     key = f"populations.{name}"
     if population.agents is None:
         if name not in defaults:
@@ -204,36 +205,37 @@ def _resolve_learners(config: RunConfig, *, num_cores: int) -> int | dict[str, i
         return learners
     if learners is not None:
         return learners
-    # One learner lives in the controller's own process.
+    # With this launcher the only learner is a thread of the controller's process.
     if config.launcher == "inline":
         return 1
     sizes = [population.num_policies for population in populations.values()]
-    # Learners wait while their workers step.
+    # Learners need no cores of their own while they wait for their workers to step.
     cores = num_cores // max(1, config.environment.num_env_workers)
-    # More learners than policies would wait for one to train; rivals that learn take one for two.
+    # More learners than policies would be idle. Rivals that learn train in pairs, so these need
+    # only half as many.
     most = max(sizes) if config.matchmaking.rivals == "learning" else sum(sizes)
     return max(1, min(cores, most))
 
 
 def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:
-    """Check a user's own kind, and say the share of the latest where the user has not."""
+    """Check a user's own rule, and set ``latest_ratio``, whose default depends on the rule."""
     section = config.matchmaking
-    # The object is made and dropped: a user's class that cannot be had is a fault now and not in
+    # Make the rule and drop it, so that a user's class that fails is reported now and not during
     # the run.
     make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
-    # The test holds in a resolved configuration, too, so resolving twice changes nothing.
+    # A resolved configuration has this key set, so resolving twice changes nothing.
     if "latest_ratio" in section.model_fields_set:
         return section
     kind = KINDS.get(section.kind)
     usual = kind.usual.get("latest_ratio") if kind is not None else None
-    # A default gives way to what the user wrote about the living.
+    # The default is reduced if `living_ratio`, which the user wrote, leaves less.
     latest_ratio = min(section.latest_ratio if usual is None else usual, 1.0 - section.living_ratio)
     return section.model_copy(update={"latest_ratio": latest_ratio})
 
 
 def usable_cores() -> int:
-    """Count the cores that this process may use."""
-    # Not every system can say which cores a process may use.
+    """Return the number of cores that this process may use."""
+    # Not every system can report the affinity of a process.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

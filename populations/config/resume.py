@@ -1,6 +1,6 @@
-"""Keys that a resumed run may have otherwise, and changes of the world that it was made in.
+"""Changes at a resume: keys that may change, and differences of packages, code and environment.
 
-Values are shown as others may read them, without what looks like a secret.
+Values are shown without parts that look like secrets, as other people may read messages and logs.
 
 Tests: `tests/populations/config/resume/`.
 """
@@ -29,7 +29,7 @@ _SPEC = TypeAdapter(EnvironmentSpec)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Key of two configurations; ``before`` and ``after`` are plain data."""
+    """Key with its values in two configurations, as plain data."""
 
     key: str
     before: Json
@@ -37,14 +37,15 @@ class Change:
 
 
 def other_versions(recorded: Mapping[str, str]) -> Differences:
-    """Return packages whose version differs here from the run's."""
+    """Return packages whose installed version differs from the one that the run recorded."""
     return differences(recorded, installed(recorded))
 
 
 def other_code(recorded: Mapping[str, str], code: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return modules and packages of users whose source differs from that of the run.
+    """Return users' modules and packages whose source has changed, with both digests.
 
-    What only one of both has follows from the configuration, or from what is not imported always.
+    Names in only one mapping are ignored: these follow from a changed configuration, or from
+    modules that are not always imported.
     """
     return {
         name: (then, code[name])
@@ -54,14 +55,14 @@ def other_code(recorded: Mapping[str, str], code: Mapping[str, str]) -> dict[str
 
 
 def other_facts(recorded: EnvironmentSpec, spec: EnvironmentSpec) -> list[str]:
-    """Return the facts in which an environment differs from the run's, a sentence for each."""
+    """Return a sentence for each fact in which an environment differs from the run's."""
     before, after = _facts(recorded), _facts(spec)
-    # A run whose critics read no state recorded none.
+    # A run records the state's facts only if a critic reads the state.
     if recorded.state is None:
         del before["state"], after["state"]
     ours = cast("dict[str, Json]", before.pop("agent_specs"))
     theirs = cast("dict[str, Json]", after.pop("agent_specs"))
-    # Agents that only one of both has are told by the list of agents.
+    # Added and removed agents are already reported by the list of agents.
     of_agents: dict[str, list[str]] = {}
     for agent in ours:
         for sentence in _differences(ours[agent], theirs.get(agent, ours[agent])):
@@ -74,7 +75,7 @@ def other_facts(recorded: EnvironmentSpec, spec: EnvironmentSpec) -> list[str]:
 
 def _facts(spec: EnvironmentSpec) -> dict[str, Json]:
     facts = _SPEC.dump_python(spec, mode="json")
-    # Other packages are no other environment: `other_versions` finds them.
+    # Versions of packages are compared by `other_versions`.
     del facts["versions"]
     return cast("dict[str, Json]", facts)
 
@@ -88,15 +89,15 @@ def _differences(before: Json, after: Json) -> list[str]:
 
 
 def compare(before: Json, after: Json, *, path: tuple[str, ...] = ()) -> Iterator[Change]:
-    """Yield each key of two configurations by its dotted path, keys with equal values included.
+    """Yield each key of two configurations by its dotted path, including keys with equal values.
 
     Args:
         before: Configuration as plain data.
-        after: Another one.
+        after: Another configuration.
         path: Keys that lead to both.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping) and (before or after):
-        # A key that one side lacks counts as null there.
+        # A key that one configuration lacks counts as null in it.
         for key in dict.fromkeys((*before, *after)):
             yield from compare(before.get(key), after.get(key), path=(*path, key))
     else:
@@ -129,7 +130,7 @@ MAY_CHANGE = (
     "replays",
     "matchmaking",
 )
-"""Keys, with all below them, that a resumed run may have otherwise; * is a population's name."""
+"""Keys that a resume may change, including all keys below; * is a population's name."""
 
 _KEPT = (
     "weights of players of other runs were copied when the run was made, by their places in "
@@ -149,7 +150,7 @@ _BELOW = {
     "evaluation.greedy": "results of sampled and of greedy play are never in one fit",
     "evaluation.random_openings": ("results with and without random openings are never in one fit"),
 }
-"""Reasons for keys that may not change, below keys that may."""
+"""Reasons why some keys must not change, although a key above them may."""
 
 _NOT_ANY_MORE = {
     "environment": _RESULTS,
@@ -168,18 +169,18 @@ _NOT_ANY_MORE = {
 
 
 def is_under(key: str, pattern: str) -> bool:
-    """Return whether a key is the one that a pattern names, or below it."""
-    # A prefix of equal length: names in keys may have dots of their own.
+    """Return whether a dotted key matches a pattern, or is below a key that does."""
+    # Compare a prefix of equal depth, as names of users in lower keys may have dots.
     depth = pattern.count(".") + 1
     return fnmatchcase(".".join(key.split(".")[:depth]), pattern)
 
 
 def why_not(key: str, *, moves_players: bool = False) -> str | None:
-    """Return the reason for which a resume cannot change a key; None: it can.
+    """Return the reason why a resume cannot change a key; None if it can.
 
     Args:
-        key: Dotted path of the value that would be other.
-        moves_players: Whether other players of other runs would be named, or in other places.
+        key: Dotted path of the changed value.
+        moves_players: Whether the list of players of other runs, or their order, would change.
     """
     if moves_players and any(is_under(key, f"{one}.bots") for one in ("matchmaking", "evaluation")):
         return _KEPT
@@ -198,7 +199,7 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def without_secrets(value: Json, key: str = "") -> Json:
-    """Return a setting without the arguments of hooks' commands, secrets by name, and logins.
+    """Return a setting without arguments of hooks' commands, values of secret names, and logins.
 
     Args:
         value: Plain data.
@@ -219,7 +220,7 @@ def without_secrets(value: Json, key: str = "") -> Json:
 
 
 def _program(hook: Json) -> Json:
-    """Return a hook; of a command its program alone."""
+    """Return a hook; of a command with arguments, only its program."""
     match hook:
         case [program, _, *_]:
             return [program, HIDDEN]
@@ -227,13 +228,13 @@ def _program(hook: Json) -> Json:
 
 
 def named_code(config: RunConfig) -> dict[str, str]:
-    """Return all references of a configuration but the environment's own, by their dotted keys."""
-    # References to code have a colon; names of kinds have none.
+    """Return a configuration's references to code by dotted key, without the environment's own."""
+    # References to code have a colon; names of Arena's rules have none.
     return {key: name for key, name in _names(config) if ":" in name}
 
 
 def _names(config: RunConfig) -> Iterator[tuple[str, str]]:
-    """Yield each key that may name code, with its value."""
+    """Yield each key that may refer to code, with its value."""
     if isinstance(config.environment.outcome, str):
         yield "environment.outcome", config.environment.outcome
     yield "matchmaking.kind", config.matchmaking.kind
@@ -257,14 +258,14 @@ def _names(config: RunConfig) -> Iterator[tuple[str, str]]:
         yield f"metrics.sinks[{index}]", sink
     for kind, hooks in config.hooks.by_kind.items():
         for index, hook in enumerate(hooks):
-            # The others are commands.
+            # Hooks that are no texts are commands.
             if isinstance(hook, str):
                 yield f"hooks.{kind}[{index}]", hook
 
 
 def _bots(key: str, *players: str) -> Iterator[tuple[str, str]]:
     for index, player in enumerate(players):
-        # An export of another run is weights, and `bot:random` is Arena's own.
+        # Skip exports of other runs, which are weights, and `bot:random`, which is Arena's own.
         bot = parse_bot(player) if is_bot(player) else None
         if bot is not None:
             yield f"{key}[{index}]" if len(players) > 1 else key, bot.reference

@@ -1,4 +1,4 @@
-"""Roles in the configuration: numbers of each, and when exploiters start again."""
+"""Section ``roles`` of the configuration: when policies leave ghosts and exploiters are reset."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEAREST_EVEN = "nearest_even"
 OWN_PLAYER = re.compile(
     r"(?P<policy>(?P<population>[a-z][a-z0-9_]{0,31})/p(?P<index>[0-9]{3,}))(@[0-9]+)?"
 )
-"""A policy or a ghost of the run itself."""
+"""Id of a policy or a ghost of the run itself."""
 
 
 class RolesConfig(Model):
@@ -56,17 +56,18 @@ class RolesConfig(Model):
         Args:
             role: Role of the policy.
             agent_steps: Agent steps since its last ghost.
-            win_rates: Win rates against the required opponents that it has met: the latest main
-                agents for a main exploiter, all ghosts for the others. float64 [N], N may be 0.
-            phase: Least number of agent steps between two ghosts.
-            constants: ``paper``: main agents leave a ghost each phase, whatever their win rates.
+            win_rates: Win rates against the required opponents with results: the latest main agents
+                for a main exploiter, all ghosts for other roles. float64 [N], N may be 0.
+            phase: Minimum number of agent steps between two ghosts.
+            constants: With ``paper``, main agents leave a ghost each phase with any win rates.
         """
-        # The phase is a lower limit for every role.
+        # No role leaves a ghost before the end of a phase.
         if agent_steps < phase:
             return None
         if role == MAIN and constants == "paper":
             return f"{agent_steps:,} agent steps since the last one"
-        # The weakest result decides; without any result there is no claim to have beaten all.
+        # The lowest win rate decides. Without any result, the policy has not proved that it beats
+        # all required opponents.
         if win_rates.size and float(win_rates.min()) > self.win_rate:
             return f"it beats all {win_rates.size} that it has met more often than {self.win_rate}"
         if agent_steps >= self.timeout_phases * phase:
@@ -75,14 +76,14 @@ class RolesConfig(Model):
 
     @property
     def is_imported(self) -> bool:
-        """Return whether exploiters start again from a player of another run."""
+        """Return whether exploiters are reset to a player of another run."""
         return self.reset not in (INITIAL, NEAREST_EVEN) and not OWN_PLAYER.fullmatch(self.reset)
 
 
 def check_roles(
     roles: RolesConfig, populations: Mapping[str, PopulationConfig], *, num_sides: int
 ) -> None:
-    """Refuse roles that cannot be dealt, or a player that exploiters cannot start again from.
+    """Refuse roles that cannot be assigned, or a player to which exploiters cannot be reset.
 
     Args:
         roles: The section ``roles``.
@@ -100,7 +101,7 @@ def check_roles(
         except ValueError as error:
             raise ConfigError(f"{key}: {error}") from error
         if has_exploiters(population.roles):
-            # Known only after all populations: a player to start from must suit each of them.
+            # Collect all of these populations, as the player of `reset` must suit each of them.
             with_exploiters.append(name)
             if num_sides == 1:
                 raise ConfigError(
@@ -120,7 +121,7 @@ def _check_own_player(
     with_exploiters: list[str],
 ) -> None:
     name, index = parts["population"], int(parts["index"])
-    # Weights fit one population's spaces, so all exploiters must be of the player's own.
+    # Weights fit the spaces of one population only, so all exploiters must be in it.
     others = [other for other in with_exploiters if other != name]
     if name not in populations or others:
         raise ConfigError(
@@ -132,7 +133,7 @@ def _check_own_player(
         raise ConfigError(
             f"roles.reset: population {name} has {population.size} policies, got {player!r}"
         )
-    # A ghost's id has @ and agent steps behind the policy.
+    # A ghost's id continues after the policy's with @ and agent steps.
     is_ghost = player != parts["policy"]
     if not is_ghost and deal_roles(population.roles, size=population.size)[index] != MAIN:
         raise ConfigError(f"roles.reset: must be a main agent or a ghost, got {player!r}")

@@ -1,7 +1,7 @@
-"""The configuration of a run: one YAML document, checked once, frozen from then on.
+"""The configuration of a run: one YAML document, which is checked once and then immutable.
 
-`load_config` reads what a user wrote, `resolve_config` fills in what depends on the environment.
-Defaults are those of ``configs/default.yaml``, which explains each key.
+`load_config` reads a user's file, and `resolve_config` fills in what depends on the environment.
+``configs/default.yaml`` has the defaults and explains each key.
 """
 
 from __future__ import annotations
@@ -152,63 +152,63 @@ class RunConfig(Model):
 
     @property
     def kwargs_of_matches(self) -> dict[str, object]:
-        """Arguments of the environment's factory in matches: the last lesson's, if there are."""
+        """Arguments of the environment's factory in matches: those of the last lesson, if any."""
         environment = self.environment
         last = environment.lessons[-1] if environment.curriculum else environment.kwargs
         return {**last, **self.evaluation.kwargs}
 
     @property
     def lessons(self) -> tuple[dict[str, object], ...]:
-        """Arguments of the factory in training, by lesson; empty: those of matches."""
+        """Arguments of the factory in training, by lesson; empty if they are those of matches."""
         environment = self.environment
         if environment.curriculum:
             return environment.lessons
         return (environment.kwargs,) if self.evaluation.kwargs else ()
 
     def pbt_of(self, population: str) -> PbtConfig:
-        """Return a population's settings of PBT."""
+        """Return the settings of PBT for a population: its own, or the general ones."""
         return self.populations[population].pbt or self.pbt
 
     @property
     def external_players(self) -> tuple[str, ...]:
-        """Return the players from outside, each once: bots, and players of other runs.
+        """Return the players from outside without duplicates: bots, and players of other runs.
 
-        A run keeps the weights of the latter by their places here.
+        A run stores the weights of players of other runs under their positions in this tuple.
         """
         return tuple(dict.fromkeys((*self.matchmaking.bots, *self.rated_players)))
 
     @property
     def rated_players(self) -> tuple[str, ...]:
-        """Return the players from outside that are rated, in at least one population."""
+        """Return the players from outside that are rated in at least one population."""
         players = (one.player for one in self.populations.values() if one.player is not None)
-        # Those that a resume may add to come last.
+        # A resume may append to `evaluation.bots`, so these come last.
         return tuple(dict.fromkeys((*players, *self.evaluation.bots)))
 
     @property
     def learning(self) -> tuple[str, ...]:
-        """Return the populations that have policies."""
+        """Names of the populations that have policies."""
         return tuple(name for name, one in self.populations.items() if one.player is None)
 
     @property
     def num_envs(self) -> int:
-        """Return the environments that a learner steps at once, of a resolved configuration."""
+        """Environments that a learner steps as one batch, if the configuration is resolved."""
         number = self.environment.num_envs
         assert number != "auto", "`resolve_config` chooses a number"
         return number
 
     @property
     def sides(self) -> dict[str, tuple[str, ...]]:
-        """Return the agents of each side, of a resolved configuration."""
+        """Agents by side, if the configuration is resolved."""
         return {side: tuple(agents) for side, agents in (self.environment.sides or {}).items()}
 
     @property
     def agents_of(self) -> dict[str, tuple[str, ...]]:
-        """Return the agents of each population, of a resolved configuration."""
+        """Agents by population, if the configuration is resolved."""
         return {name: one.agents or () for name, one in self.populations.items()}
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Devices that are dealt to the local learners in turn."""
+        """Devices that are assigned to the local learners in turn."""
         return (self.device,) if isinstance(self.device, str) else self.device
 
     @property
@@ -218,7 +218,7 @@ class RunConfig(Model):
 
     @property
     def serves_store(self) -> bool:
-        """Return whether learners may come that do not see the run's directory."""
+        """Return whether learners may join that have no access to the run's directory."""
         return self.remote_learners > 0 or self.launcher == "ray"
 
     @field_validator("endpoint", "store_endpoint")
@@ -228,14 +228,14 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        # All at once: a validator that raised at the first would hide the others.
+        # Collect all broken rules, as raising at the first one would hide the others.
         faults = list(self._broken_rules())
         if faults:
             raise BrokenRules(*faults)
         return self
 
     def _broken_rules(self) -> Iterator[str]:
-        """Return rules between keys that do not hold."""
+        """Yield a sentence for each broken rule between keys."""
         if self.deterministic and self.stop.duration_s is not None:
             yield (
                 "stop.duration_s must be null where deterministic is true (a clock decides "
@@ -297,7 +297,7 @@ class RunConfig(Model):
             yield f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
 
     def _broken_rules_of_cores(self) -> Iterator[str]:
-        """Return rules of ``learner_cores`` that do not hold."""
+        """Yield a sentence for each broken rule of ``learner_cores``."""
         cores = self.learner_cores
         if cores == "auto" or cores == 1:
             return
@@ -315,7 +315,7 @@ class RunConfig(Model):
             )
 
     def inspection(self, *, launch_directory: str) -> EnvironmentRequest:
-        """Return the request for the facts about the environment of matches."""
+        """Return the request for an inspection of the environment, as matches use it."""
         return EnvironmentRequest(
             self.environment.id,
             kwargs=self.kwargs_of_matches,
@@ -327,7 +327,7 @@ class RunConfig(Model):
         )
 
     def endless_lessons(self) -> Iterator[str]:
-        """Yield a sentence for each lesson that can never end; a resume may have passed it."""
+        """Yield a sentence for each lesson that can never end; a resumed run may be past it."""
         limit = self.stop.agent_steps_per_policy
         for index, lesson in enumerate(self.environment.curriculum):
             until, key = lesson.until, f"environment.curriculum[{index}].until"
@@ -362,7 +362,7 @@ HINTS: Hints = {
 
 
 def ignore_notice(notice: str) -> None:
-    """Drop a notice."""
+    """Ignore a notice."""
 
 
 def load_config(
@@ -372,15 +372,15 @@ def load_config(
     notify: Callable[[str], None] = ignore_notice,
     resumes: bool = False,
 ) -> RunConfig:
-    """Read a configuration.
+    """Read a configuration from a preset or file, and check it.
 
     Args:
-        source: A preset's name (``connect_four``) or the path of a YAML file.
-        overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML; of a repeated KEY the last
-            counts.
-        notify: Takes a sentence for each name that was read as another one.
-        resumes: Whether a run goes on with it, so that settings which no chosen rule reads are
-            those of the run and do no harm.
+        source: Name of a preset (``connect_four``) or path of a YAML file.
+        overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML; if a KEY is repeated, the
+            last one counts.
+        notify: Function that is called with a sentence about each alias.
+        resumes: Whether it is for the resume of a run. If so, settings that no chosen rule reads
+            are accepted, as ``run.yaml`` has all keys.
 
     Raises:
         ConfigError: If it cannot be read, has an unknown key or a value that breaks a rule, or is
@@ -396,18 +396,18 @@ def draft_config(
     notify: Callable[[str], None],
     resumes: bool = False,
 ) -> Draft[RunConfig]:
-    """Read a configuration as `load_config` does, and go on without what breaks a rule.
+    """Read a configuration like `load_config`, but collect faults and leave out invalid values.
 
     Raises:
         ConfigError: If it cannot be read at all.
     """
     document = read_document(config_text(source), name=str(source))
-    # Overrides come before validation, so a fault is told in the same way wherever it is from.
+    # Overrides are applied before validation, so faults in them get the same messages.
     document = overridden(document, overrides, notify=notify)
     draft = draft_document(RunConfig, document, hints=HINTS)
     config = draft.model
-    # It is open which settings are read as long as the choice of a rule is, and run.yaml has every
-    # key, those of rules that were not chosen too.
+    # If the choice of a rule is invalid, it is unknown which settings are read. At a resume nothing
+    # is checked, because run.yaml has every key, including those of rules that were not chosen.
     if resumes or config is None or any(map(_chooses_rules, draft.removed)):
         return draft
     unread = _find_unread_settings(config)
@@ -415,7 +415,7 @@ def draft_config(
 
 
 def _chooses_rules(path: tuple[str, ...]) -> bool:
-    """Return whether a value chooses a rule, or a population, which chooses rules of its own."""
+    """Return whether a value chooses a rule, or is a population, which may choose rules."""
     is_population = path[0] == "populations" and len(path) <= 2
     return is_population or path[-1] in ("kind", "exploit", "explore", "roles")
 
@@ -430,7 +430,7 @@ def validate_config(document: object) -> RunConfig:
 
 
 def _find_unread_settings(config: RunConfig) -> tuple[str, ...]:
-    """Return a sentence for each key that is not at its default and that no chosen rule reads.
+    """Return a sentence for each key that the user has changed and that no chosen rule reads.
 
     Args:
         config: Configuration as loaded, before it is resolved.
@@ -438,7 +438,7 @@ def _find_unread_settings(config: RunConfig) -> tuple[str, ...]:
     matchmaking, ghosts, populations = config.matchmaking, config.ghosts, config.populations
     matchmaker = Choice("matchmaking.kind", KINDS, matchmaking.kind, own_reads_section=False)
     has_roles = any(has_exploiters(section.roles) for section in populations.values())
-    # Snapshots by role read what ``alphastar`` reads.
+    # With exploiters, ghosts are left by rules that read the settings of ``alphastar``.
     also_read = frozenset(AlphastarMatchmaker.model_fields) if has_roles else frozenset[str]()
     faults = [
         *unread_settings(
@@ -449,16 +449,16 @@ def _find_unread_settings(config: RunConfig) -> tuple[str, ...]:
             prefix="ghosts",
             choices=[matchmaker, Choice("ghosts.thinning", THINNINGS, ghosts.thinning)],
         ),
-        # The environment makes the populations if there are none, with the general rules.
+        # Without populations, the environment's default ones use the general rules.
         *_unread_of_pbt(config.pbt, populations or {"": PopulationConfig()}),
         *_unread_of_players(populations),
     ]
-    # Populations with equal sections have equal sentences.
+    # Remove duplicates, as populations with equal sections give equal sentences.
     return tuple(dict.fromkeys(faults))
 
 
 def _unread_of_players(populations: Mapping[str, PopulationConfig]) -> Iterator[str]:
-    """Yield a sentence for each key about learning of a population in which nobody learns."""
+    """Yield a sentence for each key about learning in a population that has a player instead."""
     for name, population in populations.items():
         if population.player is None:
             continue
@@ -473,18 +473,18 @@ def _unread_of_players(populations: Mapping[str, PopulationConfig]) -> Iterator[
 
 
 def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) -> Iterator[str]:
-    # Evaluation looks at the worst and the best, whatever the rule.
+    # Evaluation reads these settings with any rule, to find the worst and the best policies.
     also_read = frozenset(FractionSettings.model_fields)
     chosen = list[Choice]()
     for name, population in populations.items():
         own = population.pbt
         section = pbt if own is None else merged(pbt, own)
-        # A general key is read if any population's rules read it.
+        # It is enough if the rules of any population read a general key, so collect all rules.
         chosen += _choices(section)
         if own is None:
             continue
         prefix = f"populations.{name}.pbt"
-        # A key as in the general section is that one's: the dump of a configuration has them all.
+        # Accept keys that equal the general section, as dumps of configurations have all keys.
         shared = {key for key in own.model_fields_set if getattr(own, key) == getattr(pbt, key)}
         choices = _choices(section, prefix=prefix, own=own.model_fields_set)
         yield from unread_settings(
@@ -497,9 +497,9 @@ def _choices(section: PbtConfig, *, prefix: str = "pbt", own: Collection[str] = 
     """Return the rules that a section names, under the keys that name them.
 
     Args:
-        section: Section with what it inherits.
+        section: Section, merged with the general one.
         prefix: Dotted name of a population's own section.
-        own: Keys that the population's own section has.
+        own: Keys that are set in the population's own section.
     """
     return [
         Choice(f"{prefix if key in own else 'pbt'}.{key}", kinds, name)

@@ -1,4 +1,4 @@
-"""``run.yaml``: the resolved configuration of a run, the environment's facts, the versions."""
+"""``run.yaml``: resolved configuration of a run, facts about the environment, and versions."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from populations.yaml_documents import MAX_BYTES, read_document, write_document
 FORMAT_VERSION = 1
 RUN_FILE = "run.yaml"
 NEXT = f"{RUN_FILE}.next"
-"""Changed file, until it takes the old one's place."""
+"""Name of a changed file before it replaces the old one."""
 _SPEC = TypeAdapter(EnvironmentSpec)
 _PACE = TypeAdapter(Pace | None)
 
 
 class _Document(Model):
-    """The file's keys."""
+    """Keys of the file."""
 
     format_version: int
     run: str
@@ -61,23 +61,24 @@ class _Document(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
-    """Facts about a run that hold from its first moment on.
+    """Content of ``run.yaml``: facts about a run that are fixed at its launch.
 
     Attributes:
-        run: The run's id, a UUID.
-        name: The preset or file that it was launched with.
-        created: UTC, ISO 8601.
-        launched_in: Directory that it was launched in, on the machine of the launch.
-        launch_directory: First on ``sys.path`` where user code is looked for: no part of the file.
-            What is read may import nothing (`NO_CODE`), until the user's word replaces it
+        run: Id of the run, a UUID.
+        name: Preset or file with which the run was launched.
+        created: Time of the launch in UTC, ISO 8601.
+        launched_in: Directory in which the run was launched, on the machine of the launch.
+        launch_directory: Directory that is searched first for user code; not in the file. It is
+            `NO_CODE`, which forbids imports, until the user has permitted them
             (`populations.config.trust`).
-        init_from: The player that the policies started from.
-        versions: Versions of the packages that matter, when the run was made.
-        code: Digests of the code outside of installed packages that the run is made of, by module
-            or package, when the run was made.
-        config: Resolved.
-        spec: The environment's facts.
-        environment_measured: Pace at which sizes were chosen, and why; None: they were given.
+        init_from: Player from which the policies started; None if they started at random.
+        versions: Versions of recorded packages at the launch.
+        code: Digests of user code outside of installed packages at the launch, by module or
+            package.
+        config: Resolved configuration.
+        spec: Facts about the environment.
+        environment_measured: Measurements by which sizes were chosen, and the reason; None if the
+            user gave all sizes.
     """
 
     run: str
@@ -93,7 +94,7 @@ class RunFile:
     code: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
-        """Write the file; a reader finds the old one or the new one, whole.
+        """Write the file atomically: a reader finds the old content or the new one.
 
         Raises:
             StorageError: If the disk is full or read-only.
@@ -118,14 +119,14 @@ class RunFile:
 
     @classmethod
     def load(cls, path: Path) -> RunFile:
-        """Read the file.
+        """Read a run.yaml.
 
         Raises:
-            ConfigError: If there is none, or it is no run.yaml of this release.
+            ConfigError: If there is no file, or it is not a run.yaml of this release.
         """
         try:
             data = read_regular(path, limit_bytes=MAX_BYTES)
-        # A missing file is the user's mistake in the path, any other error the disk's.
+        # A missing file is a mistake of the user in the path; other errors come from the disk.
         except FileNotFoundError as error:
             raise ConfigError(
                 f"{path.parent} is no run directory: it has no {path.name}"
@@ -134,8 +135,8 @@ class RunFile:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         content = read_document(data, name=str(path))
         version = content.get("format_version") if isinstance(content, dict) else None
-        # The version is read before validation, which would report a newer file's unknown keys as
-        # the user's mistakes.
+        # Check the version before validation, which would report unknown keys of a newer file as
+        # mistakes of the user.
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise ConfigError(
                 f"{path}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
@@ -159,7 +160,7 @@ class RunFile:
                 environment_measured=_PACE.validate_python(document.environment_measured),
                 code=document.code,
             )
-        # Only the TypeAdapters raise it; `validate_document` has words of its own.
+        # Only the TypeAdapters raise this; `validate_document` raises a ConfigError.
         except ValidationError as error:
             raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
@@ -167,17 +168,18 @@ class RunFile:
 
 
 def require_recorded(run_dir: Path, recorded: str) -> None:
-    """Refuse a run.yaml that does not say what the journal has recorded of it.
+    """Refuse a run.yaml whose content differs from the digest in the journal.
 
     Args:
         run_dir: Run directory.
         recorded: Digest in the journal.
 
     Raises:
-        ConfigError: If it is no YAML.
-        StorageError: If it says something else.
+        ConfigError: If the file is not YAML.
+        StorageError: If its content differs.
     """
-    # A resume that changes it commits the digest before the new file takes the old one's place.
+    # A resume that changes the file commits the new digest before the new file replaces the old
+    # one, so after a kill the content may be in the new file.
     paths = [path for path in (run_dir / RUN_FILE, run_dir / NEXT) if path.exists()]
     if all(content_digest(path) != recorded for path in paths):
         raise StorageError(
@@ -187,15 +189,16 @@ def require_recorded(run_dir: Path, recorded: str) -> None:
 
 
 def content_digest(path: Path) -> Digest:
-    """Return the digest of all that a run.yaml says but the launch directory, which may move.
+    """Return the digest of a run.yaml's content without the launch directory, which may change.
 
     Raises:
-        ConfigError: If it is no YAML, or no file at all.
+        ConfigError: If the file is not YAML, or not a regular file.
         StorageError: If it cannot be read.
     """
     try:
         with open_regular(path) as file:
-            # One byte more than there may be, of which the reader says so.
+            # Read one byte more than is allowed, so that `read_document` refuses a file that is too
+            # long.
             content = read_document(file.read(MAX_BYTES + 1), name=str(path))
     except NotRegular as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
@@ -216,15 +219,15 @@ def new_run_file(
     pace: Pace | None = None,
     code: Mapping[str, str] = MappingProxyType({}),
 ) -> RunFile:
-    """Make the file of a new run, with a new id.
+    """Return the run.yaml of a new run, with a new id.
 
     Args:
-        config: Resolved or not.
-        spec: The environment's facts.
-        name: The preset or file that the run was launched with.
+        config: Configuration, resolved or not.
+        spec: Facts about the environment.
+        name: Preset or file with which the run was launched.
         launch_directory: Directory that is searched first for user code.
-        init_from: The player that the policies start from.
-        pace: Figures of random play of the environment; None: it was not played.
+        init_from: Player from which the policies start; None if they start at random.
+        pace: Measurements of random play; None if the environment was not played.
         code: Digests of users' code.
 
     Raises:
@@ -237,7 +240,7 @@ def new_run_file(
         )
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
     check_rollout_memory(resolved, spec, machine_bytes=machine_bytes())
-    # Sizes have a default without play, a margin has none.
+    # Without random play, sizes have defaults but a margin has none.
     if needs_margin(resolved):
         raise ConfigError(
             "environment.outcome.margin must be a number where nobody has played the environment, "
@@ -252,20 +255,20 @@ def new_run_file(
         launched_in=launch_directory,
         launch_directory=launch_directory,
         init_from=init_from,
-        # The environment's own versions come with its facts, from the process that inspected it.
+        # Versions of the environment's packages come from the process that inspected it.
         versions=installed(RECORDED_PACKAGES) | dict(spec.versions),
         config=resolved,
         spec=spec,
         environment_measured=pace,
         code=code,
     )
-    # Needs the seats of the resolved run; the root has no part in a message's size.
+    # The check needs the seats of the resolved run; the root does not affect the sizes of messages.
     check_messages(resolved, learner_setup(run_file, root=Path()))
     return run_file
 
 
 def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
-    """Return what a learner needs to know of a run whose store is at ``root``."""
+    """Return the setup that learners of a run get, with checkpoints below ``root``."""
     config = run_file.config
     populations = {
         name: PopulationSetup(
@@ -283,8 +286,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     )
     return LearnerSetup(
         run=run_file.run,
-        # The path is absolute, as environments and other code of users may change the working
-        # directory.
+        # The path must be absolute, because users' code may change the working directory.
         root=str(root.absolute()),
         launch_directory=run_file.launch_directory,
         environment=config.environment,
@@ -304,7 +306,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         greedy_matches=config.evaluation.greedy,
         match_openings=config.evaluation.random_openings,
         success_return=config.stop.success_return,
-        # The launcher tells each of its learners which one of several devices is its own.
+        # This is a default: if there are several devices, the launcher assigns one to each learner.
         device=config.devices[0],
         precision=config.precision,
         cores=1 if config.learner_cores == "auto" else config.learner_cores,
@@ -318,28 +320,28 @@ def check_resume(
     overrides: Sequence[str] = (),
     notify: Notify = ignore_notice,
 ) -> tuple[RunConfig, tuple[Change, ...]]:
-    """Return the configuration with which a run goes on.
+    """Return the configuration with which a resumed run continues.
 
     Args:
-        old: The run's file.
-        config: Configuration as the user gave it, with the overrides in it; None: none given.
-        overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
-        notify: Takes a sentence for each name that was read as another one.
+        old: Content of the run's run.yaml.
+        config: Configuration that the user has given, with overrides applied; None if none.
+        overrides: ``KEY=VALUE``, applied to the run's own configuration if ``config`` is None.
+        notify: Function that is called with a sentence about each alias.
 
     Returns:
-        The resolved configuration, and what it changes.
+        The resolved configuration, and its changes.
 
     Raises:
-        ResumeRefused: If other keys than those that may change differ; names them, their values,
-            and the keys that may.
-        ConfigError: If an override is wrong in itself.
+        ResumeRefused: If keys differ that must not change; the message names them, their values,
+            and the keys that may change.
+        ConfigError: If an override is invalid in itself.
     """
-    # Configurations are compared as plain data, in which one value has one form.
+    # Compare configurations as plain data, in which equal values have equal forms.
     before = old.config.model_dump(mode="json")
     is_own = config is None
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))
-    # Sizes are kept before resolving, which would choose them anew where the file says auto.
+    # Copy the sizes before resolving, which would otherwise choose new ones for ``auto``.
     config = with_sizes_of(config, old.config)
     new, changes = _changed(old, before, config)
     moves_players = imported_players(old.config) != imported_players(new)
@@ -354,7 +356,7 @@ def check_resume(
             f"{'; '.join(refused)}: only {', '.join(MAY_CHANGE)} may change at a resume; a new run "
             "takes anything, and --init-from its weights from this one"
         )
-    # A configuration that was given whole says of each population what is its own.
+    # A complete configuration from the user already has the settings of each population.
     if is_own and (followed := _followed(before, config, notify=notify)) is not config:
         new, changes = _changed(old, before, followed)
     if changes:
@@ -363,7 +365,7 @@ def check_resume(
 
 
 def imported_players(config: RunConfig) -> dict[int, str]:
-    """Return the players of other runs that a configuration names, by their places."""
+    """Return the players of other runs in a configuration, by position in `external_players`."""
     return {i: name for i, name in enumerate(config.external_players) if not is_bot(name)}
 
 
@@ -376,9 +378,9 @@ def _changed(
 
 
 def _followed(before: Mapping[str, Json], config: RunConfig, *, notify: Notify) -> RunConfig:
-    """Let populations follow a change of the section ``pbt``, of which each has a whole copy.
+    """Apply changes of the section ``pbt`` to the populations, which each have a complete copy.
 
-    One whose value was another before has chosen it, and keeps it.
+    A population whose value differed from the section before has its own value and keeps it.
     """
     after = config.model_dump(mode="json")
     values: list[tuple[tuple[str, ...], object]] = []
@@ -402,11 +404,11 @@ def _at(document: Json, path: Sequence[str]) -> Json:
 def with_config(
     run_file: RunFile, config: RunConfig, *, code: Mapping[str, str] = MappingProxyType({})
 ) -> RunFile:
-    """Return the same run, going on with another configuration.
+    """Return the run.yaml of the same run with a new configuration.
 
     Args:
-        run_file: The run's file.
-        config: Configuration from now on.
-        code: Digests of users' code as it is now; what the run has already stays as it was.
+        run_file: Content of the run's run.yaml.
+        config: New configuration.
+        code: Present digests of users' code; digests that the run has recorded are not replaced.
     """
     return replace(run_file, config=config, code={**code, **run_file.code})

@@ -1,4 +1,4 @@
-"""The sections of the configuration, from a population's to when a run stops.
+"""The sections of the configuration, from those of a population to ``stop``.
 
 Tests: `tests/populations/config/test_run_config.py`.
 """
@@ -26,11 +26,11 @@ SECTION = REWARD_WEIGHT.removesuffix(".")
 
 
 def with_dotted_weights(values: object) -> object:
-    """Return ``reward_weights: {win: ...}`` as ``reward_weights.win: ...``, anything else as is.
+    """Return ``reward_weights: {win: ...}`` as ``reward_weights.win: ...``, other keys unchanged.
 
-    Both forms may be written; of a weight that is in both the later one counts.
+    Both forms may be written; if a weight is in both, the later one counts.
     """
-    # ``KEY=VALUE`` on the command line makes the nested form: its path is split at each dot.
+    # ``KEY=VALUE`` on the command line makes the nested form, as its path is split at each dot.
     if not isinstance(values, Mapping) or not isinstance(values.get(SECTION), Mapping):
         return values
     dotted: dict[object, object] = {}
@@ -53,7 +53,7 @@ def _range(entry: object) -> object:
 SearchRange = Annotated[dict[str, object], BeforeValidator(_range)]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
 
-# Learning rates differ by ratios, and discounts by their horizon 1 / (1 - gamma).
+# A learning rate is scaled by ratios, and a discount by its horizon 1 / (1 - gamma).
 DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
     "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
     "gamma": {"low": 0.9, "high": 0.9999, "complement": True},
@@ -61,11 +61,11 @@ DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
 
 
 def _without_nulls(values: object) -> object:
-    # The nested form is flattened first, so that a null weight in it goes, too.
+    # Flatten the nested form first, so that a null weight in it is removed, too.
     values = with_dotted_weights(values)
     if not isinstance(values, dict):
         return values
-    # Null is the algorithm's default, as if the key were left out.
+    # Null means the algorithm's default, as if the key were left out.
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -88,8 +88,8 @@ class GhostsConfig(WindowRule, Spread):
 
     @property
     def thinned_to(self) -> int | None:
-        """Return the size to which a full pool is thinned; None: it never is."""
-        # A batch at once, so that it is done seldom.
+        """Number of ghosts that remain when a full pool is thinned; None if it never is."""
+        # Remove a sixteenth at once, so that thinning is rare.
         return None if self.keep is None else self.keep - self.keep // 16
 
     thinning: str = "spread"
@@ -166,14 +166,14 @@ class PopulationConfig(Model):
 
     @property
     def num_policies(self) -> int:
-        """Return the number of its policies; 0: a player from outside has its agents."""
+        """Number of its policies; 0 if a player from outside has its agents."""
         return self.size if self.player is None else 0
 
     @property
     def start_values(self) -> dict[str, Value]:
-        """Return hyperparameters at 0 agent steps, and settings that PBT changes.
+        """Hyperparameters at 0 agent steps, and settings that PBT changes.
 
-        Of a resolved configuration, in which no hyperparameter has the name of a setting.
+        The configuration must be resolved; then no hyperparameter has the name of a setting.
         """
         values = start_values(self.hyperparameters)
         for name in self.search_space:
@@ -184,7 +184,7 @@ class PopulationConfig(Model):
 
     @property
     def scheduled(self) -> ScheduledValues:
-        """Return the schedules of hyperparameters, of a resolved configuration."""
+        """Schedules of hyperparameters, if the configuration is resolved."""
         return ScheduledValues.of(self.hyperparameters, self.search_space)
 
     @field_validator("player")
@@ -194,7 +194,7 @@ class PopulationConfig(Model):
 
     @model_validator(mode="after")
     def _has_normalizers(self) -> PopulationConfig:
-        # A centralized critic has a normalizer under the same key.
+        # This key also switches the normalizer of a centralized critic.
         if self.normalizer_warm_up is not None and not self.network.normalize_observations:
             raise ValueError(
                 "normalizer_warm_up must be null where network.normalize_observations is false "
@@ -235,7 +235,7 @@ class EvaluationConfig(Model):
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:
-        # One spelling, or one bot would have two ratings.
+        # Use one spelling, or the same bot could have two ratings.
         named = tuple(dict.fromkeys(map(canonical_player, bots)))
         if RANDOM_BOT not in named:
             raise ValueError("bot:random must be among them: it is the zero of the rating scale")
@@ -281,8 +281,8 @@ class CheckpointsConfig(Model):
 
     @property
     def exported_to_keep(self) -> int | None:
-        """Number of newest exports of a policy whose checkpoints are kept; None: all."""
-        # One more: the oldest may be being exported when the next one is due.
+        """Number of newest exports of a policy whose checkpoints are retained; None for all."""
+        # Retain one more, as the export of the oldest may still be running when the next is due.
         return None if self.keep_exports is None else self.keep_exports + 1
 
 
@@ -369,17 +369,17 @@ class StopEvaluation(Model):
 
     @model_serializer
     def _as_written(self) -> dict[str, object]:
-        # ``return`` is a word of Python's, so the attribute has another name.
+        # ``return`` is a keyword in Python, so the attribute has another name than the key.
         return {"player": self.player, self.kind: self.value}
 
     @property
     def kind(self) -> Literal["score", "return"]:
-        """Name of what is to be reached."""
+        """Key of the goal that is set."""
         return "return" if self.score is None else "score"
 
     @property
     def value(self) -> float:
-        """Value to be reached."""
+        """Value of the goal that is set."""
         found = self.mean_return if self.score is None else self.score
         assert found is not None, "one of the two is set"
         return found
@@ -419,7 +419,7 @@ class StopConfig(Model):
 
     @property
     def player(self) -> PlayerId | None:
-        """Return the id of the player of ``evaluation``; None: there is no such goal."""
+        """Id of the player of ``evaluation``; None if there is no such goal."""
         return None if self.evaluation is None else external_player_id(self.evaluation.player)
 
 

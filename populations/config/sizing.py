@@ -1,6 +1,6 @@
-"""Numbers of environments that step as one batch, and of whole episodes that each plays.
+"""Choice of sizes: environments that step as one batch, and whole episodes that each plays.
 
-Pure functions of the figures of random play of one environment;
+The functions are pure; their input are measurements of random play in one environment.
 `populations.config.resolve.resolve_config` puts their results in the configuration.
 """
 
@@ -20,67 +20,68 @@ from arena.rollout.calls import rollout_calls
 from arena.spaces import ObservationLayout
 from populations.config.run_config import RunConfig
 
-# More than that amortizes nothing that counts beside Python's own steps.
+# A larger batch saves hardly any time, as the cost of Python's own steps remains.
 NUM_ENVS = 256
-"""The most that are chosen, and the number for batched games and for environments that were not
-played."""
+"""Maximum number of environments that is chosen, and the number for batched games and for
+environments that were not played."""
 
-# A rollout of 32 calls then still has 256 decisions, 64 for each of four minibatches. Calls of a
-# network cost a few hundred microseconds, which fewer rows would not repay. Eight agents that
-# decide at once (pursuit: 500 steps of 5 ms) bring the eight decisions with fewer environments.
+# With these minima a rollout of 32 calls has 256 decisions, 64 for each of four minibatches. A call
+# of a network costs a few hundred microseconds, which is too much for fewer rows. With eight agents
+# that decide at once (pursuit: 500 steps of 5 ms), fewer environments give eight decisions.
 FEW_ENVS, FEW_DECISIONS = 4, 8
-"""The fewest environments, and the fewest decisions in one call of step."""
+"""Minimum number of environments, and of decisions in one call of step."""
 
 UNPLAYABLE_NUM_ENVS = 16
-"""Value for environments that random play breaks or takes minutes for: their size is unknown."""
+"""Number for environments of unknown pace, because random play fails or takes minutes."""
 
-# Eight policies (the default) on two learners have 45 s each of a run of three minutes, less what
-# starting and evaluation take: each ends episodes of all its environments, most of them twice. By
-# the figures of one core, with `CALL_S` and `DECISION_S`: chess, 300 steps of 1 ms, 32
-# environments; Go on 9 x 9, 120 of 0.4 ms, 256; pursuit, 500 of 5 ms with eight agents, 4; 1,000
-# steps of 2 ms, 8; Simple Spread, 25 of 0.2 ms with three agents, 256. Random games are shorter or
-# longer than good ones: it is a start, and unfinished episodes go on in the next assignment.
+# In a run of three minutes with eight policies (the default) on two learners, each policy has 45 s,
+# less the time of start and evaluation. All of its environments then end an episode, most of them
+# two. On one core, with `CALL_S` and `DECISION_S`, this gives 32 environments for chess (300 steps
+# of 1 ms), 256 for Go on 9 x 9 (120 of 0.4 ms), 4 for pursuit (500 of 5 ms, eight agents), 8 for
+# 1,000 steps of 2 ms, and 256 for Simple Spread (25 of 0.2 ms, three agents). Random games have
+# other lengths than good ones, but unfinished episodes continue in the next assignment.
 ROUND_S = 16.0
-"""Seconds of a learner in which all environments may play an episode."""
+"""Seconds of a learner in which each environment should play an episode."""
 
-# Calls of networks and optimizer steps, and their rows (`arena/learning/README.md`), with two
-# layers of 128.
+# These are measurements of calls of networks and optimizer steps, and of their rows, with two
+# layers of 128 (`arena/learning/README.md`).
 CALL_S, DECISION_S = 1e-3, 2e-5
-"""Approximate cost to a core of acting and learning, for each call of step and each decision."""
+"""Approximate seconds of a core for acting and learning, per call of step and per decision."""
 
-# The default has as many with four agents at once. More are slower to learn from than they are good
-# for, and take longer than an assignment where steps do.
+# The default sizes give this number with four agents that decide at once. With more decisions
+# learning is slower, and if steps are slow, a rollout takes longer than an assignment.
 ROLLOUT_DECISIONS = 32_768
-"""The most decisions of a rollout."""
+"""Maximum number of decisions in a rollout."""
 
-# Few environments show enough of large pictures.
+# With large pictures, few environments already give enough data.
 ROLLOUT_BYTES = 256 << 20
-"""The most bytes of observations in a rollout."""
+"""Maximum bytes of observations in a rollout."""
 
-# The rest is for episodes of other policies that a learner holds, networks and optimizers.
+# The rest of the memory is for networks, optimizers, and unfinished episodes of other policies.
 MEMORY_SHARE = 8
 """Divisor of the machine's memory: an eighth is for the environments that learners step and their
 observations in a rollout."""
 
-# Only whole episodes count in such a run, and decisions stand for the seconds, which may decide
-# nothing.
+# A deterministic run plays whole episodes, and measured seconds must not decide anything in it, so
+# the size of its assignments is a number of decisions.
 DETERMINISTIC_AGENT_STEPS = 16_384
-"""Size of an assignment of a deterministic run where ``assignment.agent_steps`` says nothing."""
+"""Agent steps of an assignment of a deterministic run without ``assignment.agent_steps``."""
 
 DETERMINISTIC_ROLLOUTS = 4
-"""Rollouts in an assignment of a deterministic run whose length of episodes is unknown."""
+"""Rollouts in an assignment of a deterministic run if the length of episodes is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Demands of a configuration on a learner, beside the environment's pace.
+    """Sizes in a configuration that determine the work and memory of a learner.
 
     Attributes:
-        decisions: Decisions of the largest population in a step of one environment.
-        rollout_length: Calls of step in a rollout, the longest of all populations.
-        rollout_bytes: Size of the observations of one environment in a rollout.
+        decisions: Decisions per step of one environment, in the population with the most.
+        rollout_length: Calls of step in a rollout, in the population with the most.
+        rollout_bytes: Bytes of the observations of one environment in a rollout.
         num_learners: Number of learners that share the machine.
-        agent_steps: Size wanted of an assignment of whole episodes; None: not deterministic.
+        agent_steps: Desired agent steps of an assignment of whole episodes; None if the run is not
+            deterministic.
     """
 
     decisions: int
@@ -91,12 +92,12 @@ class Load:
 
 
 RANK_ROWS = 512
-"""Rows of a minibatch, for each process of a learner, below which one more is not worth a core:
-what an optimizer step costs without any rows is not divided."""
+"""Minimum rows of a minibatch per process of a learner. With fewer rows a further process is not
+worth its core, as the fixed cost of an optimizer step is not divided."""
 
 
 def needs_pace(config: RunConfig) -> bool:
-    """Return whether something is left to be chosen by how an environment plays."""
+    """Return whether measurements of random play are needed to choose sizes or a margin."""
     return (
         config.environment.num_envs == "auto"
         or needs_margin(config)
@@ -105,52 +106,52 @@ def needs_pace(config: RunConfig) -> bool:
 
 
 def needs_margin(config: RunConfig) -> bool:
-    """Return whether the margin of a whole match is left to be found by play."""
+    """Return whether the margin of a clear win has to be measured by random play."""
     outcome = config.environment.outcome
     return isinstance(outcome, MarginOutcome) and outcome.margin == "auto"
 
 
 def choose_num_envs(pace: Pace, load: Load) -> int:
-    """Choose how many environments step as one batch: a power of two.
+    """Return the number of environments that step as one batch, a power of two.
 
-    As many as all play an episode within `ROUND_S`, or in a deterministic run within its agent
-    steps; at least `FEW_ENVS`, if memory allows.
+    The number is as high as allows each to play an episode within `ROUND_S`, or in a deterministic
+    run within the agent steps of an assignment; at least `FEW_ENVS`, if memory allows.
     """
     if pace.is_batched:
         return NUM_ENVS
-    # n from episode_length (CALL_S + n (step_s + decisions DECISION_S)) = ROUND_S.
+    # Solve episode_length (CALL_S + n (step_s + decisions DECISION_S)) = ROUND_S for n.
     if load.agent_steps is None:
         call_s = ROUND_S / pace.episode_length
         in_time = (call_s - CALL_S) / (pace.step_s + load.decisions * DECISION_S)
     else:
-        # Seconds do not count: a measured speed decides nothing in a deterministic run.
+        # In a deterministic run a measured speed must not decide anything.
         in_time = load.agent_steps / (pace.episode_length * load.decisions)
     in_rollout = min(
         ROLLOUT_DECISIONS / (load.rollout_length * load.decisions),
         ROLLOUT_BYTES / load.rollout_bytes,
     )
     fewest = max(FEW_ENVS, FEW_DECISIONS // load.decisions)
-    # The fewest win over time and rollout, but not over memory.
+    # The minimum overrides the bounds of time and rollout, but not that of memory.
     wanted = max(fewest, min(NUM_ENVS, in_time, in_rollout))
     return _power_of_two(min(wanted, fit_in_memory(pace, load)))
 
 
 def fit_in_memory(pace: Pace, load: Load) -> float:
-    """Return how many environments have room in memory, beside those of the other learners."""
+    """Return the number of environments per learner that fit in memory."""
     env_bytes, machine_bytes = float(pace.env_bytes), float(pace.machine_bytes)
     if load.agent_steps is not None:
-        # Measured sizes differ a little each time, which should decide nothing: needs are rounded
-        # up and the machine's memory down, so that rounding never promises memory.
+        # Measured sizes vary a little, which must not change the result. So round the needs up and
+        # the machine's memory down, in order that rounding never exceeds the memory.
         env_bytes = 4.0 ** math.ceil(math.log(max(env_bytes, 1.0), 4.0))
         machine_bytes = 2.0 ** math.floor(math.log2(machine_bytes))
     return machine_bytes / (MEMORY_SHARE * load.num_learners * (env_bytes + load.rollout_bytes))
 
 
 def choose_episodes(pace: Pace, load: Load, *, num_envs: int) -> int | None:
-    """Choose how many whole episodes each environment plays; None: not deterministic."""
+    """Return the number of whole episodes per environment; None if the run is not deterministic."""
     if load.agent_steps is None:
         return None
-    # episodes * num_envs * episode_length * decisions = agent_steps, nearly
+    # Solve episodes * num_envs * episode_length * decisions = agent_steps, rounded.
     return max(1, round(load.agent_steps / (num_envs * pace.episode_length * load.decisions)))
 
 
@@ -159,16 +160,16 @@ def _power_of_two(most: float) -> int:
 
 
 def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> RunConfig:
-    """Put numbers where sizes are left to Arena.
+    """Return a configuration with numbers for the sizes that the user left open.
 
     Args:
-        config: Resolved but for these.
-        spec: The environment's facts.
-        pace: Figures of random play; None: the environment was not played.
+        config: Configuration, resolved except for sizes.
+        spec: Facts about the environment.
+        pace: Measurements of random play; None if the environment was not played.
     """
     environment, assignment = config.environment, config.assignment
     num_envs, episodes = environment.num_envs, assignment.episodes
-    # A number that the user wrote stays, and only the open one is chosen.
+    # Choose only sizes that the user has left open.
     if pace is not None and needs_pace(config):
         load = load_of(config, spec)
         num_envs = choose_num_envs(pace, load) if num_envs == "auto" else num_envs
@@ -189,15 +190,15 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
 
 
 def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> None:
-    """Check that processes can step the environments, and that each has one.
+    """Check that worker processes can step the environments, and that each one has any.
 
     Args:
-        config: Resolved.
-        spec: The environment's facts.
-        pace: Figures of random play; None: the environment was not played.
+        config: Resolved configuration.
+        spec: Facts about the environment.
+        pace: Measurements of random play; None if the environment was not played.
 
     Raises:
-        ConfigError: If they cannot.
+        ConfigError: If they cannot, or there are more workers than environments.
     """
     number, key = config.environment.num_env_workers, "environment.num_env_workers"
     num_envs = config.num_envs
@@ -208,7 +209,7 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
             f"{key} must be 0 where OpenSpiel plays (a step takes less than a message to another "
             f"process), got {number} with {spec.id}"
         )
-    # Learners refuse it, too.
+    # A learner refuses this, too, but only after the launch.
     if _is_batched(config, spec, pace=pace):
         raise ConfigError(
             f"{key} must be 0 where a batched game steps all environments at once, got {number} "
@@ -222,11 +223,11 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
 
 
 def _is_batched(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> bool:
-    """Return whether a batched game steps all environments at once, as far as it is known."""
+    """Return whether a batched game steps all environments at once; False if that is unknown."""
     environment = config.environment
     if environment.backend == "batched":
         return True
-    # A user's own batched game is known as one only if it was played.
+    # Only random play shows that a user's own game is batched.
     has_twin = spec.id in TWINS and environment.possible_backend == "auto"
     return pace.is_batched if pace is not None else has_twin and not config.reads_state
 
@@ -234,16 +235,16 @@ def _is_batched(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) 
 def choose_learner_cores(
     config: RunConfig, spec: EnvironmentSpec, *, num_cores: int, pace: Pace | None
 ) -> int:
-    """Return how many processes of a learner train together.
+    """Return the number of processes of a learner that train together.
 
     Args:
-        config: Resolved but for this.
-        spec: The environment's facts.
+        config: Configuration, resolved except for this number.
+        spec: Facts about the environment.
         num_cores: Number of cores that learners may use.
-        pace: Figures of random play; None: the environment was not played.
+        pace: Measurements of random play; None if the environment was not played.
 
     Raises:
-        ConfigError: If there are more than environments.
+        ConfigError: If the configured number is higher than that of environments.
     """
     wanted, num_envs = config.learner_cores, config.num_envs
     if wanted != "auto":
@@ -256,7 +257,7 @@ def choose_learner_cores(
     learns_in_ranks = all(config.populations[name].algorithm == "ppo" for name in config.learning)
     is_possible = (
         config.launcher == "local"
-        # Weights would depend on the machine's cores.
+        # In a deterministic run weights must not depend on the machine's number of cores.
         and not config.deterministic
         and not config.environment.num_env_workers
         and learns_in_ranks
@@ -266,7 +267,7 @@ def choose_learner_cores(
     )
     if not is_possible:
         return 1
-    # Rows of the smallest minibatch of a population.
+    # The population with the most minibatches has the fewest rows in each.
     num_minibatches = max(
         int(config.populations[name].start_values.get("num_minibatches", 1))
         for name in config.learning
@@ -277,15 +278,15 @@ def choose_learner_cores(
 
 
 def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_bytes: int) -> None:
-    """Refuse rollouts whose observations exceed the machine's memory, which nothing could train on.
+    """Refuse a configuration whose observations of a rollout exceed the machine's memory.
 
     Args:
-        config: Resolved.
-        spec: The environment's facts.
-        machine_bytes: Memory of the machine that learners run on.
+        config: Resolved configuration.
+        spec: Facts about the environment.
+        machine_bytes: Memory of the machine on which learners run.
 
     Raises:
-        ConfigError: With the limit and the value.
+        ConfigError: Names the limit and the value.
     """
     if config.serves_store:
         return
@@ -302,20 +303,20 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
 
 
 def step_bytes(spec: EnvironmentSpec, agents: Sequence[str]) -> int:
-    """Return the bytes of observations of some agents in a step of one environment."""
+    """Return the bytes of the observations of some agents in a step of one environment."""
     facts = (spec.agent_specs[agent] for agent in agents)
     layouts = [ObservationLayout.from_json(one.observation) for one in facts]
     sizes = [layout.size * layout.dtype.itemsize for layout in layouts]
-    # One agent decides in each step of a game in turns, and its observation alone is kept.
+    # In each step of a game in turns one agent decides, and only its observation is stored.
     return max(sizes) if spec.api == "aec" else sum(sizes)
 
 
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
-    """Return a configuration whose open sizes are those that the run chose at launch."""
+    """Return a configuration whose open sizes are those of ``chosen``, of the run's launch."""
     environment, assignment = config.environment, config.assignment
     if environment.num_envs == "auto":
         environment = environment.model_copy(update={"num_envs": chosen.environment.num_envs})
-    # The margin is measured as well, and was resolved to a number at launch.
+    # The margin was measured at launch, too.
     if needs_margin(config):
         environment = environment.model_copy(update={"outcome": chosen.environment.outcome})
     if config.deterministic and assignment.episodes is None:
@@ -324,18 +325,18 @@ def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
 
 
 def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
-    """Return the demands of a configuration on a learner.
+    """Return the sizes in a configuration that determine the work and memory of a learner.
 
     Args:
-        config: Resolved but for its sizes.
-        spec: The environment's facts.
+        config: Configuration, resolved except for sizes.
+        spec: Facts about the environment.
     """
     rollout_length = _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
     return Load(
         decisions=_decisions(config, spec),
         rollout_length=rollout_length,
-        # A game may show nothing, which counts as one byte.
+        # A game may have empty observations; avoid a division by 0.
         rollout_bytes=rollout_length * max(step_bytes(spec, spec.agents), 1),
         num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,
@@ -348,7 +349,7 @@ def _num_learners(config: RunConfig) -> int:
 
 
 def num_sharing(config: RunConfig) -> int:
-    """Return how many populations share the learners of each: 1 where they have their own, or learn
+    """Return the number of populations that share learners: 1 if each has its own, or if they learn
     in the same assignments.
     """
     learns_together = config.matchmaking.rivals == "learning"
@@ -359,14 +360,14 @@ def num_sharing(config: RunConfig) -> int:
 
 
 def _decisions(config: RunConfig, spec: EnvironmentSpec) -> int:
-    """Return decisions of the largest population in a step of one environment."""
+    """Return decisions per step of one environment, in the population with the most."""
     if spec.api == "aec":
         return 1
     return max(map(len, config.agents_of.values()))
 
 
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
-    """Return calls of step in a rollout, the longest of all populations."""
+    """Return calls of step in a rollout, in the population with the most."""
     longest = max(
         int(population.start_values.get("rollout_length", 1))
         for population in config.populations.values()
@@ -375,15 +376,15 @@ def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
 
 
 def without_pace(config: RunConfig, *, why: str) -> RunConfig:
-    """Choose sizes carefully where random play did not come to an end.
+    """Return a configuration with a cautious size, for an environment whose random play failed.
 
     Args:
         config: Configuration as loaded.
-        why: Reason why play did not end.
+        why: Reason why play failed or did not end.
 
     Raises:
-        ConfigError: If the run is deterministic: it would be another one if play ended next time.
-            If a margin is to be measured.
+        ConfigError: If the run is deterministic, as it would have other sizes if play succeeded
+            next time; or if a margin has to be measured.
     """
     if needs_margin(config):
         raise ConfigError(
@@ -400,7 +401,7 @@ def without_pace(config: RunConfig, *, why: str) -> RunConfig:
 
 
 def explain(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace) -> str:
-    """Say what the sizes of a resolved configuration follow from."""
+    """Return the measurements behind the sizes of a resolved configuration, in words."""
     return ", ".join(_reasons(pace, load_of(config, spec), num_envs=config.num_envs))
 
 
@@ -419,6 +420,6 @@ def _reasons(pace: Pace, load: Load, *, num_envs: int) -> Iterator[str]:
         return
     if pace.env_bytes >= 0.05e6:
         yield f"{pace.env_bytes / 1e6:,.1f} MB each"
-    # The next power of two would not have fitted.
+    # Memory was the bound if the next power of two would not fit.
     if fit_in_memory(pace, load) < 2 * num_envs:
         yield "as many as memory allows"

@@ -1,16 +1,16 @@
-"""The user's word for code that a file names.
+"""The user's permission to import code that a file names.
 
-A run.yaml or an export's card may come from anywhere, and may name code: it is imported only where
-the user has said so. His word for a run.yaml is, in this order,
+A run.yaml or an export's card may come from anywhere, and may name code, which is imported only if
+the user permits it. For a run.yaml, any of these is a permission, in this order:
 
-1. that he launched or resumed this run on this machine, which `record_launch` notes in a directory
-   of his own (`state_directory`): nothing inside a run's directory can prove it;
-2. ``--trust``;
-3. a CONFIG on the same command line that names the same code with the same arguments.
+1. The user launched or resumed this run on this machine. `record_launch` records that in a
+directory of the user (`state_directory`), as nothing inside a run's directory can prove it.
+2. The option ``--trust``.
+3. A CONFIG on the same command line that names the same code with the same arguments.
 
-What was recorded is the run, the code that it names and its arguments: a run.yaml that was edited
-needs the word anew, a run's directory that was moved does not. The record also says where the code
-is, so that nobody else's directory takes its place. For a card only ``--trust`` is one.
+The record covers the run, the code that it names and its arguments: after an edit of run.yaml a new
+permission is needed, after a move of the run's directory none. The record also has the directory of
+the code, so code from another directory cannot replace it. For a card, only ``--trust`` counts.
 
 Tests: `tests/populations/config/test_trust.py`, `tests/tools/test_foreign_code.py`.
 """
@@ -35,16 +35,16 @@ from populations.config.run_file import RUN_FILE, RunFile
 
 DATA = frozenset(
     {
-        # Arguments of code that is named beside them.
+        # Arguments of code that another key names.
         *("kwargs", "options", "algorithm_settings", "custom"),
-        # Names of agents, sides and hyperparameters.
+        # Names of agents, sides and hyperparameters, which are never imported.
         *("agents", "possible_agents", "sides", "side", "info"),
         *("hyperparameters", "search_space", "reward_weights", "schedule"),
     }
 )
-"""Keys below which texts are data: they are never imported, whatever they look like.
+"""Keys below which texts are data that is never imported, even if it looks like code.
 
-Populations are named by the user, so theirs are not among them.
+Names of populations are chosen by the user, so such a name is not treated as one of these keys.
 """
 
 POPULATIONS = "populations"
@@ -58,8 +58,8 @@ class Named:
 
     Attributes:
         key: Dotted path of the key.
-        code: ``package.module:Name``, a bot, or a command; an address of a Ray cluster, too.
-        arguments: Arguments that the document has for it.
+        code: ``package.module:Name``, a bot, a command, or the address of a Ray cluster.
+        arguments: Arguments of the code in the document; None if it has none.
     """
 
     key: str
@@ -68,12 +68,12 @@ class Named:
 
 
 def named_by(run_file: RunFile) -> tuple[Named, ...]:
-    """Return the code that a run.yaml names, in its order; empty if there is none."""
+    """Return the code that a run.yaml names, in the file's order; empty if it names none."""
     return tuple(_in_config(run_file.config, run_file.spec))
 
 
 def names_in(document: object, *, key: str = "") -> Iterator[Named]:
-    """Yield the code that plain data names: each text that could be imported, whatever its key.
+    """Yield the code that plain data names: each text that could be imported, under any key.
 
     Args:
         document: Content of a file.
@@ -83,7 +83,7 @@ def names_in(document: object, *, key: str = "") -> Iterator[Named]:
         case Mapping():
             for name, value in document.items():
                 path = f"{key}.{name}" if key else str(name)
-                # A bot is a key where it has a share.
+                # A bot can be a key, as in a mapping of bots to shares.
                 yield from names_in(str(name), key=key)
                 if name not in DATA or key == POPULATIONS:
                     yield from names_in(value, key=path)
@@ -95,12 +95,12 @@ def names_in(document: object, *, key: str = "") -> Iterator[Named]:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text could be imported: ``package.module:Name``, or a bot of that name."""
+    """Return whether a text could be imported: ``package.module:Name``, or a bot of this form."""
     reference = text.removeprefix(BOT_PREFIX).partition("(")[0].strip()
     module, colon, name = reference.partition(":")
     parts = [*module.split("."), *name.split(".")]
     is_name = bool(colon) and all(part.isidentifier() for part in parts)
-    # OpenSpiel's games and Arena's own are closed lists.
+    # The names of OpenSpiel's games and of Arena's own code are closed lists, so they are safe.
     return is_name and module != "openspiel" and reference not in OWN
 
 
@@ -114,30 +114,30 @@ def _in_config(config: RunConfig, spec: EnvironmentSpec) -> Iterator[Named]:
     document = config.model_dump(mode="json", exclude={"hooks"})
     for named in (*names_in(document), *names_in(spec.id, key="spec.id")):
         yield replace(named, arguments=arguments.get(named.key))
-    # A command is one thing, whatever its arguments look like.
+    # The whole command counts as code, with all arguments, even if these are no code.
     for kind, hooks in config.hooks.by_kind.items():
         for hook in hooks:
             said = hook if isinstance(hook, str) else " ".join(hook)
             yield Named(key=f"hooks.{kind}", code=said, arguments=list(hook))
-    # Ray runs what it gets from a cluster.
+    # A Ray cluster can send code to this process, so its address counts as code.
     if config.launcher == "ray" and config.ray.address not in (None, "auto", "local"):
         yield Named(key="ray.address", code=str(config.ray.address))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """The user's word for the code that a file names, or none.
+    """Permission of the user to import the code that a file names, or its refusal.
 
     Attributes:
-        launch_directory: Directory of the code that may be imported; `NO_CODE`: none may be.
-        refusal: Sentence on the code that the file names, without the user's word.
+        launch_directory: Directory of the code that may be imported; `NO_CODE` if none may be.
+        refusal: Message about the code that must not be imported; empty with a permission.
     """
 
     launch_directory: str = NO_CODE
     refusal: str = ""
 
     def check(self, *texts: object) -> None:
-        """Refuse code among texts of the file, if the user has not vouched for it.
+        """Refuse code among texts of the file if the user has not permitted it.
 
         Raises:
             NotTrusted: Names all code of the file, and the option to add.
@@ -151,36 +151,37 @@ class Word:
 def word_for_run(
     run_file: RunFile, run_dir: Path, *, trust: bool, config: RunConfig | None = None
 ) -> Word:
-    """Return the user's word for what a run.yaml names.
+    """Return the user's permission for the code that a run.yaml names.
 
     Args:
-        run_file: The file as it was read.
+        run_file: Content of the file as read.
         run_dir: Directory of the run.
-        trust: Whether the user has said ``--trust``.
-        config: CONFIG that the user has given, which is his word for what it names.
+        trust: Whether the user gave ``--trust``.
+        config: CONFIG of the command line, which permits the code that it names; None if none.
     """
     recorded = recorded_launch(run_file)
     named = named_by(run_file)
     if recorded is not None:
-        # Code that was moved since is where the user is; what the file says of it is not asked.
+        # If the recorded directory was removed, search the user's current directory, and never the
+        # directory that the file names.
         is_gone = bool(named) and not os.path.isdir(recorded)
         where = code_directory() if is_gone or given_code() else recorded
         return Word(launch_directory=where)
     if trust:
         return Word(launch_directory=_find_code(named, run_file.launched_in, beside=run_dir))
-    # The code that CONFIG names is where `launch CONFIG` would look for it.
+    # Code that CONFIG names is found where `launch CONFIG` would look for it.
     if config is not None and _covers(config, named, spec=run_file.spec):
         return Word(launch_directory=code_directory())
     return Word(refusal=_refusal(named, run_dir / RUN_FILE))
 
 
 def word_for_card(document: Mapping[str, object], path: Path, *, trust: bool) -> Word:
-    """Return the user's word for what an export's card names.
+    """Return the user's permission for the code that an export's card names.
 
     Args:
-        document: Its environment's ``id`` and ``outcome``, and its network's ``encoder``.
+        document: The card's environment ``id`` and ``outcome``, and its network's ``encoder``.
         path: Path of the card.
-        trust: Whether the user has said ``--trust``.
+        trust: Whether the user gave ``--trust``.
     """
     named = tuple(names_in(document))
     if trust:
@@ -191,11 +192,12 @@ def word_for_card(document: Mapping[str, object], path: Path, *, trust: bool) ->
 def trusted(
     run_file: RunFile, run_dir: Path, *, trust: bool, config: RunConfig | None = None
 ) -> RunFile:
-    """Return a run.yaml with the directory of the code that it may import; arguments are those of
-    `word_for_run`.
+    """Return a run.yaml with the directory of the code that it may import.
+
+    The arguments are those of `word_for_run`.
 
     Raises:
-        NotTrusted: If it names code that the user has not vouched for.
+        NotTrusted: If it names code that the user has not permitted.
     """
     word = word_for_run(run_file, run_dir, trust=trust, config=config)
     if word.launch_directory == NO_CODE and named_by(run_file):
@@ -204,35 +206,37 @@ def trusted(
 
 
 def with_own(run_file: RunFile, overrides: Sequence[str]) -> RunFile:
-    """Return a trusted run.yaml, with a place for what ``KEY=VALUE`` names: the user's word, too.
+    """Return a trusted run.yaml with a directory for code that overrides name.
+
+    An override on the command line is a permission, too.
 
     Args:
-        run_file: As `trusted` returns it.
+        run_file: Result of `trusted`.
         overrides: ``KEY=VALUE`` of the command line.
     """
     given = [parse_override(override) for override in overrides]
     names_some = any(
         path[0] == "hooks" or any(names_in(value, key=".".join(path))) for path, value in given
     )
-    # A run that names no code has no directory of code, wherever it is from.
+    # A run that names no code has no directory of code yet, so the overrides need one.
     if run_file.launch_directory == NO_CODE and names_some:
         return replace(run_file, launch_directory=code_directory())
     return run_file
 
 
 def _covers(config: RunConfig, named: Collection[Named], *, spec: EnvironmentSpec) -> bool:
-    """Return whether a configuration names each code, with the same arguments."""
+    """Return whether a configuration names every code in ``named``, with the same arguments."""
     environment, kwargs = config.environment, config.kwargs_of_matches
-    # The specification is what an inspection of CONFIG's environment would give.
+    # Make the specification that an inspection of CONFIG's environment would return.
     own = replace(spec, id=environment.id, kwargs=kwargs, lessons=config.lessons)
-    # Uses are compared by code, because a resolved run.yaml has sections that CONFIG leaves out.
+    # Compare without keys, because a resolved run.yaml has sections that CONFIG leaves out.
     given = [(one.code, one.arguments) for one in _in_config(config, own)]
     return all((one.code, one.arguments) in given for one in named)
 
 
 def _refusal(named: Sequence[Named], path: Path) -> str:
-    """Return the sentence about a file that names code without the user's word."""
-    # One that stands at several keys is told once.
+    """Return the message about a file that names code without the user's permission."""
+    # Code at several keys is named once, with all of its keys.
     keys = {one.code: [other.key for other in named if other.code == one.code] for one in named}
     names = ", ".join(f"{code} ({', '.join(keys[code])})" for code in keys)
     return (
@@ -243,15 +247,15 @@ def _refusal(named: Sequence[Named], path: Path) -> str:
 
 
 def _find_code(named: Collection[Named], first: str | None, *, beside: Path) -> str:
-    """Return the directory of code that the user has vouched for.
+    """Return the directory of code that the user has permitted.
 
-    That is ``--code``; without it the launch directory where it has one of the modules, else the
-    current directory or one that a run's directory is in: after a copy to another machine the code
-    is beside it.
+    It is that of ``--code``. Without this option, it is the first of these that has one of the
+    modules: the launch directory, the current directory, and two parents of the run's directory, as
+    a run is often copied to another machine together with its code.
 
     Args:
-        named: Code.
-        first: Launch directory, which may be another machine's.
+        named: Code to find.
+        first: Launch directory, perhaps of another machine; None if unknown.
         beside: Directory of the run or export.
     """
     if given := given_code():
@@ -270,7 +274,7 @@ def _has(directory: Path, top: str) -> bool:
 
 
 def state_directory() -> Path | None:
-    """Return the directory of what Arena keeps for this user; None: there is no home."""
+    """Return the directory of Arena's state for this user; None if the user has no home."""
     home = os.environ.get("XDG_STATE_HOME", "")
     if home.startswith("/"):
         return Path(home) / "arena"
@@ -281,11 +285,11 @@ def state_directory() -> Path | None:
 
 
 def record_launch(run_file: RunFile) -> str | None:
-    """Note that the user has launched a run here, and where its code is.
+    """Record that the user has launched a run on this machine, and the directory of its code.
 
     Returns:
-        The reason for which it cannot be noted; None: it was, or the run names no code, of which
-            nothing need be known.
+        The reason why it cannot be recorded; None if it was, or if the run names no code and
+        needs no record.
     """
     if not named_by(run_file):
         return None
@@ -303,7 +307,7 @@ def record_launch(run_file: RunFile) -> str | None:
 
 
 def recorded_launch(run_file: RunFile) -> str | None:
-    """Return where the code of a run is that this user has launched here; None: he has not."""
+    """Return the code directory of a run that this user has launched here; None if not launched."""
     home = state_directory()
     if home is None:
         return None
@@ -318,10 +322,10 @@ def recorded_launch(run_file: RunFile) -> str | None:
 
 
 def _check_own(found: os.stat_result) -> None:
-    """Refuse what another user could have written.
+    """Refuse a file or directory that another user could have written.
 
     Raises:
-        PermissionError: If it is not this user's alone.
+        PermissionError: If this user is not the owner, or others may write to it.
     """
     others = stat.S_IWGRP | stat.S_IWOTH
     is_kind = stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)
@@ -330,7 +334,7 @@ def _check_own(found: os.stat_result) -> None:
 
 
 def _digest(run_file: RunFile) -> Digest:
-    """Return the digest of what a launch vouches for: the run, its code and all arguments."""
+    """Return the digest of what a launch permits: the run, its code and all arguments."""
     named = [[one.key, one.code, one.arguments] for one in named_by(run_file)]
     settings = {
         name: population.algorithm_settings

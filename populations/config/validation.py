@@ -1,4 +1,4 @@
-"""Checking plain data against a model, with messages for the person who wrote it.
+"""Validation of plain data by a model, with messages for the user who wrote the data.
 
 Tests: `tests/populations/config/test_run_config.py`, `tests/tools/launch/test_preflight.py`.
 """
@@ -21,19 +21,19 @@ from arena.rules import NUMBER, WHOLE, broken_rule, nearest, shown, told, with_v
 from populations.config.overrides import ALIASES
 
 Hints = Mapping[str, str]
-"""Forms that a key takes, by its dotted path, where there are several."""
+"""Allowed forms of a key in words, by its dotted path, for keys with several forms."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft(Generic[ModelT]):
-    """A document that was checked: its valid part, and its faults.
+    """Result of validating a document: its valid part, and its faults.
 
     Attributes:
-        model: Model of all that breaks no rule; None where too little is left.
-        faults: A sentence for each.
-        removed: Paths of the values that are wrong, or of keys that are not known.
+        model: Model of the valid part; None if the rest is not enough for one.
+        faults: A sentence for each fault.
+        removed: Paths of invalid values and unknown keys.
     """
 
     model: ModelT | None
@@ -41,7 +41,7 @@ class Draft(Generic[ModelT]):
     removed: tuple[tuple[str, ...], ...]
 
     def require(self) -> ModelT:
-        """Return the model, if nothing was wrong.
+        """Return the model if the document has no fault.
 
         Raises:
             ConfigError: Names every fault.
@@ -52,7 +52,7 @@ class Draft(Generic[ModelT]):
 
 
 def validate_document(model: type[ModelT], document: object, *, hints: Hints) -> ModelT:
-    """Check plain data (of YAML or JSON) strictly: text is no number, 2.5 is no count.
+    """Validate plain data (of YAML or JSON) strictly: text is no number, 2.5 is no count.
 
     Raises:
         ConfigError: Names, for every fault, the dotted key, the rule, the value, and for an unknown
@@ -62,7 +62,7 @@ def validate_document(model: type[ModelT], document: object, *, hints: Hints) ->
 
 
 def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Draft[ModelT]:
-    """Check as `validate_document` does, and go on without what is wrong.
+    """Validate like `validate_document`, but collect all faults and leave out invalid values.
 
     Raises:
         ConfigError: If the document is no mapping.
@@ -70,23 +70,23 @@ def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Dr
     if not isinstance(document, dict):
         raise ConfigError(f"a configuration must be a mapping of keys to values, got {document!r}")
     rest, messages, removed = document, list[str](), list[tuple[str, ...]]()
-    # Pydantic looks at rules between keys only where each key by itself is right. So wrong values
-    # are cut and the rest is checked again: one wrong number hides no other fault.
+    # Pydantic checks rules between keys only if each key is valid by itself. So remove invalid
+    # values and check the rest again, in order that one invalid number hides no other fault.
     while True:
         try:
-            # The document is checked as JSON, because strict Python data would need tuples for
-            # lists.
+            # Check the document as JSON, because a strict check of Python data would refuse lists
+            # in the place of tuples.
             valid = model.model_validate_json(json.dumps(rest), strict=True)
             return Draft(model=valid, faults=tuple(messages), removed=tuple(removed))
-        except ConfigError as error:  # it ended the check: what else there is stays unknown
+        except ConfigError as error:  # This error ended the check.
             return Draft(model=None, faults=(*messages, *faults_of(error)), removed=tuple(removed))
         except ValidationError as error:
             found = _by_path(rest, error)
-        # A required key that was cut is missing the next time; its fault was told already.
+        # A required key that was removed is missing in the next round; skip that second fault.
         new = {path: faults for path, faults in found.items() if path not in removed}
         for path, faults in new.items():
             messages += _messages(model, rest, path, faults, hints=hints)
-        # A fault that no cut can mend ends the loop, else it would be found for ever.
+        # A fault that removing a value cannot fix ends the loop, which would otherwise not end.
         cut = [path for path, faults in new.items() if path and all(map(_is_about_value, faults))]
         if len(cut) < len(found):
             return Draft(model=None, faults=tuple(messages), removed=(*removed, *cut))
@@ -95,7 +95,7 @@ def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Dr
 
 
 def _by_path(document: object, error: ValidationError) -> dict[tuple[str, ...], list[ErrorDetails]]:
-    """Return faults by their place as the user wrote it: branches of a union have one."""
+    """Return faults by path in the user's document, so that branches of a union share a path."""
     found: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for fault in error.errors():
         found.setdefault(_written_path(document, fault), []).append(fault)
@@ -103,7 +103,7 @@ def _by_path(document: object, error: ValidationError) -> dict[tuple[str, ...], 
 
 
 def _is_about_value(fault: ErrorDetails) -> bool:
-    """Return whether a fault goes with its value, unlike missing keys and rules between keys."""
+    """Return whether removing the value removes a fault, unlike a missing key or rule of keys."""
     return fault["type"] != "missing" and not isinstance(_cause(fault), BrokenRules)
 
 
@@ -112,11 +112,11 @@ def _cause(fault: ErrorDetails) -> object:
 
 
 def _without(document: dict[str, Any], paths: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-    """Return a copy without the keys at some paths; a list goes whole."""
+    """Return a copy without the values at some paths; a list with such a value is removed whole."""
     rest: dict[str, Any] = copy.deepcopy(document)
     for path in paths:
         level: Any = rest
-        # The whole list goes, because its other items would change places without one.
+        # Remove the whole list, because without one item the others would change their indices.
         for part in path[:-1]:
             if not isinstance(level.get(part), dict):
                 level.pop(part, None)
@@ -128,7 +128,7 @@ def _without(document: dict[str, Any], paths: Sequence[tuple[str, ...]]) -> dict
 
 
 def known_paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
-    """Return every dotted key of a model; ``*`` stands for names that users choose."""
+    """Yield the path of every key of a model; ``*`` stands for a name that users choose."""
     for attribute, field in model.model_fields.items():
         name = field.alias or attribute
         yield (name,)
@@ -138,7 +138,7 @@ def known_paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 
 
 def hyperparameter_path(name: str) -> tuple[str, ...] | None:
-    """Return where a hyperparameter of PPO is written, by its name or another library's."""
+    """Return the path of a PPO hyperparameter by its name or alias; None if it is no such name."""
     real = ALIASES.get(name, name)
     if real not in PpoHyperparameters.model_fields:
         return None
@@ -168,10 +168,10 @@ def _messages(
     *,
     hints: Hints,
 ) -> list[str]:
-    """Return the messages about the faults of one place."""
+    """Return the messages about the faults at one path."""
     dotted = ".".join(path)
     for key, forms in hints.items():
-        # One sentence for all branches of a union: each would tell what it wanted.
+        # Write one sentence for a union, as each of its branches would give a message.
         if dotted == key or dotted.startswith(f"{key}."):
             return [f"{key} must be {forms}, got {shown(_value(document, key.split('.')))}"]
     first = faults[0]
@@ -183,14 +183,14 @@ def _messages(
     if first["type"] == "missing":
         return [told(dotted, first)]
     rules = list(dict.fromkeys(broken_rule(fault) for fault in faults))
-    # "a number" says as much as "a number or a whole number".
+    # "a number" includes "a whole number", so leave out the second.
     if NUMBER in rules:
         rules = [rule for rule in rules if not rule.startswith(WHOLE)]
     return [f"{dotted}: {with_value(' or '.join(rules), _value(document, path))}"]
 
 
 def _written_path(document: object, fault: ErrorDetails) -> tuple[str, ...]:
-    """Return the fault's place as the user wrote it: without the names of a union's branches."""
+    """Return a fault's path in the user's document, without the names of a union's branches."""
     level: Any = document
     path = []
     for part in fault["loc"]:
@@ -199,7 +199,7 @@ def _written_path(document: object, fault: ErrorDetails) -> tuple[str, ...]:
         if is_key or is_item:
             level = level[part]
             path.append(str(part))
-    # A missing key is not in the document, so the walk could not follow it.
+    # A missing key is not in the document, so the loop has not added it.
     if fault["type"] == "missing":
         path.append(str(fault["loc"][-1]))
     return tuple(path)
@@ -212,18 +212,18 @@ def _value(document: Any, path: Sequence[str]) -> object:  # noqa: ANN401  (plai
 
 
 def _suggestion(model: type[BaseModel], path: tuple[str, ...]) -> str:
-    """Name the nearest known key: a sibling, or the same word elsewhere in the configuration."""
+    """Return a hint with the nearest known key: the same word in another section, or a sibling."""
     parent, key = path[:-1], path[-1]
     paths = list(known_paths(model))
     if (place := hyperparameter_path(key)) and ("populations",) in paths:
         return f"; did you mean {'.'.join(_filled(place, path))!r}?"
-    # The right word in the wrong section is likelier than a misspelt one.
+    # A correct word in the wrong section is more likely than a misspelt word.
     elsewhere = [known for known in paths if known[-1] == key]
     siblings = [known for known in paths if _is_child(known, parent)]
     candidates = elsewhere if elsewhere else siblings
     if elsewhere:
         return nearest(".".join(path), [".".join(_filled(known, path)) for known in candidates])
-    # Names are compared by the last word alone, and shown with the whole path.
+    # Compare only the last word of each path, but show the whole path.
     names = {known[-1]: ".".join((*parent, known[-1])) for known in candidates}
     hint = nearest(key, names)
     for name, dotted in names.items():
@@ -238,7 +238,7 @@ def _is_child(known: tuple[str, ...], parent: tuple[str, ...]) -> bool:
 
 
 def _filled(known: tuple[str, ...], path: tuple[str, ...]) -> tuple[str, ...]:
-    """Put the names a user wrote in the places of ``*``."""
+    """Return a known path with each ``*`` replaced by the name in the user's path."""
     return tuple(
         path[index] if part == "*" and index < len(path) - 1 else part.replace("*", "<name>")
         for index, part in enumerate(known)

@@ -1,9 +1,9 @@
-"""Details that have left the journal: files beside it, of JSON lines, compressed with zstd.
+"""Archive of old rows of the journal: files of JSON lines, compressed with zstd.
 
 A file has the events, ended assignments and tallies of one range (`ArchiveRow`), in this order; a
 line is a row, its fields as the journal's columns have them. It is written under another name,
 synced and renamed before the journal names it; from that commit on its rows are read from the file.
-Files that the journal does not name are of a process that was killed, and are made again.
+A file that the journal does not name was left by a killed process, and is written again.
 
 Tests: `tests/populations/storage/test_archive.py`, `tests/faults/test_nth_fault.py`.
 """
@@ -44,26 +44,27 @@ from populations.storage.database import (
 logger = logging.getLogger(__name__)
 
 ARCHIVE = "archive"
-"""Directory of the files, in the run's directory."""
+"""Directory of the archive files, in the run's directory."""
 
 LEVEL = 6
-"""Level of compression: half the size of level 1 costs a second for each day of the demo."""
+"""Level of compression: files are half as large as with level 1, for a second per day of demo."""
 
 Filters = Mapping[str, Sequence[Value] | None]
-"""Allowed values of columns; None: any."""
+"""Allowed values by column; None allows any."""
 
 _END = "end"
 
 
 def write_archive(journal: Path, row: ArchiveRow) -> ArchiveRow:
-    """Write the file of the range after the last one that has a file. May run in any thread.
+    """Write the file of the next range, after the last one that has a file; any thread may call it.
 
     Args:
         journal: The journal.
         row: Row of the range, the first one without a file.
 
     Returns:
-        The row to commit, with the file. The range ends before the first assignment that is open.
+        The row to commit, with the file's name and digest. The range ends before the first open
+            assignment, which may still change.
 
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
@@ -96,7 +97,7 @@ def _make_directory(directory: Path) -> None:
     if directory.is_dir():
         return
     directory.mkdir()
-    # Its name is an entry of the run's directory.
+    # The new name is an entry of the run's directory, which needs an fsync of its own.
     sync_directory(directory.parent)
 
 
@@ -107,7 +108,7 @@ def _write(
     before: ArchiveRow,
     row: ArchiveRow,
 ) -> None:
-    # The checksum tells a damaged file from one that can be read.
+    # With a checksum, a reader notices damage instead of returning wrong rows.
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     with path.open("xb") as file, compressor.stream_writer(file, closefd=False) as stream:
         for table in ARCHIVED:
@@ -119,7 +120,7 @@ def _write(
                 with row_errors(journal, table):
                     values = table.unsealed(stored)
                 stream.write(_line(table.name, dict(zip(table.names, values, strict=True))))
-        # A file without it was cut off.
+        # A file without this last line was truncated.
         stream.write(_line(_END, {}))
 
 
@@ -128,7 +129,7 @@ def _line(table: str, values: Mapping[str, Value]) -> bytes:
 
 
 def remove_unnamed(run_dir: Path, archives: Sequence[ArchiveRow]) -> None:
-    """Remove files that a killed process has left. The caller has the run's lock.
+    """Remove archive files that the journal does not name; the caller has the run's lock.
 
     Raises:
         StorageError: If the disk refuses.
@@ -151,15 +152,15 @@ def select_rows(
     limit: int | None,
     newest: bool,
 ) -> list[RowT]:
-    """Return rows of details in order, from the journal and its archive, in one transaction.
+    """Return rows in order of their key, from the journal and its archive.
 
     Args:
-        connection: Connection to the journal, with a transaction.
+        connection: Connection to the journal, with an open transaction.
         path: Path of the journal.
         table: One of `ARCHIVED`.
         after: Lower limit of the key, exclusive.
         filters: Allowed values of columns.
-        limit: Most rows to return.
+        limit: Maximum number of rows; None for all.
         newest: Whether to return the last ``limit`` rows instead of the first.
     """
     behind: int = getattr(last_archive(connection, path), table.name)
@@ -191,14 +192,14 @@ def _in_journal(
     newest: bool,
 ) -> list[RowT]:
     where, parameters = f"{table.key} > ?", list[Value]([after])
-    # Names of columns are those of the caller's code; values are bound.
+    # Column names come from Arena's code and cannot inject SQL; values are bound.
     for column, allowed in filters.items():
         if allowed is not None:
             where += f" AND {column} IN ({', '.join('?' * len(allowed))})"
             parameters.extend(allowed)
     direction = "DESC" if newest else "ASC"
     suffix = f"WHERE {where} ORDER BY {table.key} {direction} LIMIT ?"
-    # A negative LIMIT is none.
+    # SQLite has no limit if LIMIT is negative.
     parameters.append(-1 if limit is None else limit)
     return read_rows(connection, path, table, suffix, parameters)
 
@@ -212,12 +213,12 @@ def archived_rows(
     filters: Filters | None = None,
     newest: bool = False,
 ) -> Iterator[RowT]:
-    """Yield rows that have left the journal, the newest first if so asked.
+    """Yield rows that have moved to archive files, in order, or the newest first.
 
     Raises:
-        StorageError: If a file is gone or damaged.
+        StorageError: If a file is missing or damaged.
     """
-    # Callers go through all rows, and cannot know which of them SQLite fails to decode.
+    # Errors arise while callers iterate over this generator, so it translates them itself.
     with storage_errors(path):
         archives = [row for row in load_archives(connection, path) if row.file]
     behind = [row for row in archives if getattr(row, table.name) > after]
@@ -237,12 +238,12 @@ def _decoded(rows: Iterator[dict[str, Any]], path: Path, table: SqlTable[RowT]) 
 
 
 def _stored_rows(path: Path, table: str, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one table as the journal had them."""
+    """Yield the rows of one table in an archive file, by column, if they pass the filters."""
     begin = f'{{"table":"{table}"'
     wanted = {
         column: frozenset(allowed) for column, allowed in filters.items() if allowed is not None
     }
-    # Most lines are told apart without parsing them.
+    # A search for these texts rejects most lines without parsing them.
     texts = [[json.dumps(value) for value in allowed] for allowed in wanted.values()]
     has_begun = False
     with _archive_errors(path), open_regular(path) as file:
@@ -270,7 +271,7 @@ def _archive_errors(path: Path) -> Iterator[None]:
 
 
 def check_archive(run_dir: Path, row: ArchiveRow) -> str | None:
-    """Return what is wrong with a file; None: every byte is as it was written."""
+    """Return what is wrong with an archive file; None if its digest is as recorded."""
     path = run_dir / ARCHIVE / row.file
     try:
         with storage_errors(path):

@@ -1,8 +1,8 @@
-"""Backup of the journal: a copy that follows it row by row, in one transaction of the copy's own.
+"""Backup of the journal: a copy that is updated row by row, in one transaction of its own.
 
-What a backup writes grows with what has changed since the last one, not with the journal: the
-pages of changed rows, twice at most. The whole journal is copied only where there is no copy that
-could follow it.
+An update writes only the pages of rows that changed since the last one, at most twice, so its cost
+does not grow with the journal. The whole journal is copied only if there is no copy that can be
+updated.
 
 Tests: `tests/populations/storage/test_archive.py`, `tests/faults/test_nth_fault.py`.
 """
@@ -41,14 +41,14 @@ PAGE_BYTES = 4096
 """Size of SQLite's pages."""
 
 CACHE_KIB = 65_536
-"""Most memory for pages of the backup while it is made."""
+"""Maximum memory for pages of the backup during an update."""
 
 
 def back_up(journal: Path, backup: Path) -> int:
-    """Bring the backup to the last committed state: completely or not at all.
+    """Update the backup to the last committed state, atomically.
 
     Returns:
-        Bytes that were written.
+        Number of bytes written.
 
     Raises:
         StorageError: If the disk refuses; the old backup stays.
@@ -60,21 +60,21 @@ def back_up(journal: Path, backup: Path) -> int:
             if written_bytes is not None:
                 return written_bytes
         except JournalCorrupt as error:
-            # One of the two: a damaged journal is not copied below either, a damaged backup is
-            # replaced.
+            # Either file may be damaged. A damaged backup is replaced below; a damaged journal is
+            # not copied, as the copy is checked.
             logger.warning("the backup cannot follow the journal: %s", error)
     copy_durably(journal, backup)
     return backup.stat().st_size
 
 
 def copy_durably(source: Path, target: Path) -> None:
-    """Copy the committed state of a journal: complete or not at all, and never a damaged one.
+    """Copy the committed state of a journal, atomically, unless it is damaged.
 
     Raises:
         StorageError: If the disk refuses.
         JournalCorrupt: If the journal is damaged; ``target`` stays unchanged.
     """
-    # `TEMPORARY_FILE` matches the name, so the next start removes what a kill leaves.
+    # `TEMPORARY_FILE` matches this name, so after a kill the next start removes the file.
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
         with (
@@ -87,14 +87,14 @@ def copy_durably(source: Path, target: Path) -> None:
             failpoint("backup.copied")
             # A damaged copy must not replace the last good one.
             require_sound(copy, source, check="quick_check")
-            # Rows of an older schema are read once it is migrated.
+            # This release can decode rows of an older schema only after a migration.
             if schema_version(copy) == SCHEMA_VERSION:
                 require_sealed(copy, source)
-            # The copy's header says WAL; a copy should be a single file.
+            # The copied header requires a WAL, but a copy should be a single file.
             copy.execute("PRAGMA journal_mode = DELETE")
         # Both connections are closed by now, so the copy is one file without a WAL.
         with storage_errors(target):
-            # Those of a damaged target: SQLite would bring its pages into the copy.
+            # SQLite would apply side files of the old target to the new copy.
             for suffix in SIDE_FILES:
                 target.with_name(target.name + suffix).unlink(missing_ok=True)
             rename_durably(temporary, target)
@@ -104,8 +104,9 @@ def copy_durably(source: Path, target: Path) -> None:
 
 
 def backup_problem(backup: Path) -> str | None:
-    """Return why a backup could not be restored; None if it can, or there is none to be checked."""
-    # One that is being made, or was cut off by a kill, is as it was once it is rolled back.
+    """Return why a backup cannot be restored; None if it can, or if it cannot be checked now."""
+    # A backup with a rollback journal is being updated, or a kill interrupted the update. A
+    # rollback restores its last state.
     if not backup.exists() or backup.with_name(f"{backup.name}-journal").exists():
         return None
     try:
@@ -115,7 +116,7 @@ def backup_problem(backup: Path) -> str | None:
             require_sound(connection, backup, check="integrity_check")
             require_sealed(connection, backup)
     except JournalForeign:
-        # A backup of another release is not damaged: a repair brings an older one up to date.
+        # A backup of another release is not damaged; a repair migrates an older one.
         return None
     except StorageError as error:
         return str(error).removesuffix(repair_hint(backup))
@@ -123,27 +124,27 @@ def backup_problem(backup: Path) -> str | None:
 
 
 def roll_back(backup: Path) -> None:
-    """Undo a transaction that a kill has cut off; then the backup is one file again.
+    """Undo an update that a kill interrupted, so that the backup is a single file again.
 
     Raises:
-        JournalCorrupt: If it is damaged.
+        JournalCorrupt: If the backup is damaged.
         StorageError: If the disk refuses.
     """
     with storage_errors(backup), contextlib.closing(connect(backup, mode="rw")) as connection:
-        # SQLite does it before it reads.
+        # SQLite rolls an interrupted transaction back before its first read.
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _follow(journal: Path, backup: Path) -> int | None:
-    """Return the bytes written; None if the backup has other tables and cannot follow."""
+    """Update the backup and return the bytes written; None if it has other tables or versions."""
     with storage_errors(backup), contextlib.closing(connect(backup, mode="rw")) as connection:
-        # A single file at rest; FULL: a commit is on disk when it returns.
+        # DELETE keeps the backup a single file; with FULL a commit is on disk when it returns.
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
-        # Changed pages wait there: those that do not fit are written several times.
+        # Changed pages stay in this cache until the commit; without room they are rewritten.
         connection.execute(f"PRAGMA main.cache_size = {-CACHE_KIB}")
         connection.execute("ATTACH ? AS journal", (database_uri(journal, mode="ro"),))
-        # Closing without COMMIT undoes all of it.
+        # Closing the connection without COMMIT undoes all changes.
         connection.execute("BEGIN IMMEDIATE")
         failpoint("backup.following")
         if _layout(connection, "main") != _layout(connection, "journal"):
@@ -156,9 +157,11 @@ def _follow(journal: Path, backup: Path) -> int | None:
         num_filled = sum(_copy_changes(connection, table, damaged) for (table,) in tables)
         if damaged:
             raise JournalCorrupt(f"{journal}: rows of {', '.join(sorted(damaged))} are damaged")
-        # Both files are checked: rows of a damaged journal must not replace good ones.
+        # Without a schema name this checks both files, as rows of a damaged journal must not
+        # replace good ones.
         require_sound(connection, journal, check="quick_check")
-        # SQLite first writes there what a changed page was; a new or an empty page is written once.
+        # SQLite saves the old content of a changed page in the rollback journal first, so such a
+        # page counts twice; a new or an empty page is written once.
         undo = backup.with_name(f"{backup.name}-journal")
         undo_bytes = undo.stat().st_size if undo.exists() else 0
         num_filled += max(_count(connection, "page_count") - num_pages, 0)
@@ -174,7 +177,7 @@ def _count(connection: sqlite3.Connection, pages: str) -> int:
 
 
 def _layout(connection: sqlite3.Connection, schema: str) -> tuple[object, ...]:
-    """Return the definitions of tables and indexes, and the version."""
+    """Return the definitions of tables and indexes, and the versions, to compare two files."""
     statements = connection.execute(f"SELECT name, sql FROM {schema}.sqlite_schema ORDER BY name")
     versions = [
         connection.execute(f"PRAGMA {schema}.{name}").fetchone()[0]
@@ -184,12 +187,12 @@ def _layout(connection: sqlite3.Connection, schema: str) -> tuple[object, ...]:
 
 
 def _copy_changes(connection: sqlite3.Connection, table: str, damaged: set[str]) -> int:
-    """Make one table equal, rowids included: they are the order in which rows are loaded.
+    """Make one table equal to the journal's, including rowids, which give the order of loading.
 
     Args:
         connection: Connection to the backup, with the journal attached.
         table: Name of the table.
-        damaged: Set that takes the name if a changed row does not fit its seal.
+        damaged: Set to which the name is added if a changed row does not match its seal.
 
     Returns:
         Number of empty pages that were filled.
@@ -197,9 +200,9 @@ def _copy_changes(connection: sqlite3.Connection, table: str, damaged: set[str])
     described = connection.execute(f"PRAGMA journal.table_info({table})").fetchall()
     columns = [f'"{name}"' for _, name, *_ in described]
     keys = [kind for _, _, kind, _, _, place in described if place]
-    # A primary key that is one whole number is the rowid itself.
+    # In SQLite a primary key of one INTEGER is the rowid itself.
     names = columns if keys == ["INTEGER"] else ["rowid", *columns]
-    # The seal comes through a function that compares it with its row.
+    # The seal is selected through a function that compares it with its row.
     sealed = {f'"{SEAL}"': f"{_checked(connection, table, damaged)} AS {SEAL}"}
     into = ", ".join(names)
     listed = ", ".join(sealed.get(name, f"j.{name}") for name in names)
@@ -209,15 +212,14 @@ def _copy_changes(connection: sqlite3.Connection, table: str, damaged: set[str])
     )
     num_free = _count(connection, "freelist_count")
     (last,) = connection.execute(f"SELECT max(rowid) FROM main.{table}").fetchone()
-    # OR REPLACE: a key may have moved to another rowid.
+    # OR REPLACE is needed because a key may have moved to another rowid.
     connection.execute(
         f"INSERT OR REPLACE INTO main.{table} ({into}) SELECT {listed} FROM journal.{table} AS j "
         f"LEFT JOIN main.{table} AS b ON b.rowid = j.rowid "
         f"WHERE j.rowid <= ? AND (b.rowid IS NULL OR ({new}) IS NOT ({old}))",
         (last,),
     )
-    # New rows are copied on their own, without a temporary table of all changes: nearly all of them
-    # are new rows.
+    # Nearly all changes are new rows. A statement of their own needs no temporary table.
     connection.execute(
         f"INSERT INTO main.{table} ({into}) SELECT {listed} FROM journal.{table} AS j "
         "WHERE j.rowid > ? ORDER BY j.rowid",
@@ -227,7 +229,7 @@ def _copy_changes(connection: sqlite3.Connection, table: str, damaged: set[str])
 
 
 def _checked(connection: sqlite3.Connection, table: str, damaged: set[str]) -> str:
-    """Return the SQL of a row's seal that notes a damaged row, after making its function."""
+    """Create an SQL function that checks rows, and return the SQL of a seal that calls it."""
     kind = next((one for one in TABLES if one.name == table), None)
     if kind is None:
         return f"j.{SEAL}"

@@ -1,10 +1,9 @@
-"""The journal's file: opening, checks before that, SQLite's errors, and rows as they are read.
+"""The journal's file: checks, connections, SQLite's errors, and reading of rows.
 
-Of a damaged WAL the commits are counted that nobody can read any more: SQLite reads a WAL up to the
-first frame whose checksum is wrong, and silently ignores what follows: one flipped bit takes all
-later commits along. They can still be counted, because each frame names the WAL that it belongs to
-(its two salts) and says whether it ends a commit. The format is that of
-https://sqlite.org/walformat.html.
+SQLite reads a WAL up to the first frame with a wrong checksum and silently ignores the rest, so one
+flipped bit loses all later commits. `unreadable_commits` counts these commits, because each frame
+names the WAL that it belongs to (its two salts) and says whether it ends a commit. The format is
+that of https://sqlite.org/walformat.html.
 
 Tests: `tests/populations/storage/test_journal.py`, `tests/faults/test_full_disk.py`,
 `tests/populations/records/test_tables.py`, `tests/faults/test_damaged_checkpoints.py`.
@@ -50,20 +49,20 @@ from populations.records.tables import (
 
 JOURNAL = "journal.db"
 BACKUP = "journal.backup.db"
-"""File that `Journal.backup` keeps up to date."""
+"""Copy of the journal that `Journal.backup` updates."""
 
 APPLICATION_ID = 0x4152454E
-"""``AREN``: marks the file as a journal in its header."""
+"""Number in the header of the file (``AREN``) that marks it as a journal."""
 
 SCHEMA_VERSION = 1
 
 TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
-"""Copy that is being made, and SQLite's side files."""
+"""Name of an unfinished copy of a journal, or of a side file that SQLite makes for it."""
 
 _MAGIC = b"SQLite format 3\0"
 SIDE_FILES = ("-wal", "-shm", "-journal")
-# SQLITE_ERROR: the statements are ours, so what SQLite does not understand is the damaged schema.
-# SQLITE_TOOBIG: a damaged length.
+# Arena's statements are valid, so SQLITE_ERROR means that the schema is damaged. SQLITE_TOOBIG
+# means that the length of a value is damaged.
 _CORRUPT = frozenset(
     {
         sqlite3.SQLITE_CORRUPT,
@@ -74,28 +73,27 @@ _CORRUPT = frozenset(
 )
 _NO_UTF8 = "Could not decode to UTF-8"
 
-# Errors that may pass and leave nothing behind: also that all descriptors are in use. A failed
-# fsync is not among them: the kernel may have dropped the pages that it could not write, and a
-# second fsync would not report that.
+# These errors may pass, and a retry is safe; a lack of file descriptors is one of them. A failed
+# fsync is not, because the kernel may have dropped the pages that it could not write, and a second
+# fsync would not report that.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS}) | NO_DESCRIPTORS
-# Codes are compared whole: the primary code of a failed fsync is SQLITE_IOERR, like that of a
-# failed write.
+# Compare extended codes: a failed fsync has the same primary code as a failed write, SQLITE_IOERR.
 _PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
 def database_uri(path: Path, *, mode: str) -> str:
-    """Return a file's name as SQLite takes it, with its ``mode`` (``ro``, ``rw``, ``rwc``)."""
+    """Return the URI by which SQLite opens a file in a ``mode`` (``ro``, ``rw``, ``rwc``)."""
     return f"{path.absolute().as_uri()}?mode={mode}"
 
 
 def connect(path: Path, *, mode: str) -> sqlite3.Connection:
     """Open a file in SQLite's ``mode``; transactions are explicit."""
-    # SQLite would wait for the writer of a pipe in the place of one of them.
+    # If a named pipe has the file's name, SQLite would wait for its writer for ever.
     require_regular(path, follows_links=mode.startswith("ro"))
     for suffix in SIDE_FILES:
-        # SQLite writes to them for a reader, too: what a link leads to would be lost.
+        # SQLite writes to side files even for a reader, so it would overwrite the target of a link.
         require_regular(path.with_name(path.name + suffix), follows_links=False)
-    # isolation_level=None: Python opens no transaction of its own (see `transaction`).
+    # With isolation_level=None, Python opens no transactions of its own (see `transaction`).
     connection = sqlite3.connect(
         database_uri(path, mode=mode), uri=True, isolation_level=None, timeout=5.0
     )
@@ -105,22 +103,23 @@ def connect(path: Path, *, mode: str) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
-    """Open for reading, even in a read-only directory.
+    """Open a journal for reading, even in a read-only directory.
 
     Args:
         path: Path of the file.
-        is_alone: Whether nobody can write to it meanwhile: then no file is left beside it.
+        is_alone: Whether no other process can write to it meanwhile. If so, SQLite need not create
+            side files.
     """
     if is_alone and not any(path.with_name(f"{path.name}{end}").exists() for end in SIDE_FILES):
         return connect(path, mode="ro&immutable=1")
     connection = connect(path, mode="ro")
     try:
-        # SQLite opens files at the first read: only now does a read-only directory refuse the -shm.
+        # SQLite opens files at the first read, so a read-only directory refuses the -shm only now.
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError:
         connection.close()
-        # There is no writer without a WAL, so SQLite need not create the files that coordinate with
-        # one. Files beside the journal have to be read, too.
+        # Without a WAL there is no writer, so SQLite need not create the files that coordinate with
+        # writers. If there is a WAL or a rollback journal, SQLite has to read it.
         beside = [s for s in ("-wal", "-journal") if path.with_name(path.name + s).exists()]
         if beside and not os.access(path.parent, os.W_OK):
             raise StorageError(
@@ -146,7 +145,7 @@ def require_journal(path: Path) -> int:
         if not path.exists():
             raise StorageError(f"{path}: there is no journal{repair_hint(path)}")
         with open_regular(path) as file:
-            # SQLite's header has 100 bytes, big-endian: user_version at 60, application_id at 68.
+            # SQLite's header has 100 bytes, with user_version at 60 and application_id at 68.
             header = file.read(100)
     if not header.startswith(_MAGIC) or len(header) < 100:
         raise JournalCorrupt(f"{path}: not a journal{repair_hint(path)}")
@@ -157,22 +156,22 @@ def require_journal(path: Path) -> int:
             f"{APPLICATION_ID:#x})"
         )
     version = int.from_bytes(header[60:64], "big")
-    # An older version decides nothing yet: a migration's commit may still be in the WAL.
+    # An older version is not refused here, as a migration's commit may still be in the WAL.
     if version > SCHEMA_VERSION:
         require_version(version, path)
     return version
 
 
 def require_readable(path: Path) -> None:
-    """Refuse a journal that a reader cannot read, by the header where that is conclusive."""
+    """Refuse a journal of another release, as far as its header shows that."""
     version = require_journal(path)
-    # A committed migration may be in the WAL alone.
+    # If there is a WAL, a committed migration may be in it and not yet in the header.
     if not path.with_name(path.name + "-wal").exists():
         require_version(version, path)
 
 
 def require_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse another schema version, even if only the WAL has it."""
+    """Refuse a journal of another schema version, whether the header or only the WAL has it."""
     require_version(schema_version(connection), path)
 
 
@@ -182,7 +181,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def require_version(version: int, path: Path) -> None:
-    """Refuse any schema version but this release's."""
+    """Refuse a schema version that is not this release's."""
     told = f"{path}: schema version {version}; this release reads {SCHEMA_VERSION}"
     if version > SCHEMA_VERSION:
         raise JournalForeign(f"{told}: upgrade arena-league")
@@ -193,7 +192,7 @@ def require_version(version: int, path: Path) -> None:
 
 
 def require_sound(connection: sqlite3.Connection, path: Path, *, check: str) -> None:
-    """Run ``quick_check`` or ``integrity_check``."""
+    """Run a ``check`` of SQLite, ``quick_check`` or ``integrity_check``, and raise on damage."""
     findings = [row[0] for row in connection.execute(f"PRAGMA {check}(5)")]
     if findings != ["ok"]:
         raise JournalCorrupt(_damaged(path, "; ".join(map(str, findings))))
@@ -212,8 +211,9 @@ def repair_hint(path: Path) -> str:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run all of the block's statements, or none."""
-    # IMMEDIATE locks now: a transaction that becomes a writer later may fail halfway (SQLITE_BUSY).
+    """Run all statements of the ``with`` block in one transaction, or none of them."""
+    # IMMEDIATE takes the write lock now. A transaction that took it at its first write could fail
+    # halfway with SQLITE_BUSY.
     connection.execute("BEGIN IMMEDIATE")
     try:
         failpoint("journal.begun")
@@ -236,13 +236,13 @@ def storage_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         # Errors that Python's module raises itself have no code.
         code = getattr(error, "sqlite_errorcode", 0)
-        # The low byte is SQLite's primary code, the rest refines it.
+        # The low byte is SQLite's primary code; the other bits refine it.
         if code & 0xFF in _CORRUPT or _NO_UTF8 in str(error):
             raise JournalCorrupt(_damaged(path, str(error))) from error
         kind = StorageUnavailable if code in _PASSING_CODES else StorageError
         raise kind(f"{path}: {error}") from error
     except UnicodeDecodeError as error:
-        # SQLite's own message has quoted the damaged bytes.
+        # Python could not decode SQLite's message, which quotes the damaged bytes.
         raise JournalCorrupt(_damaged(path, "a name or text that is no UTF-8")) from error
     except OSError as error:
         kind = StorageUnavailable if error.errno in _PASSING else StorageError
@@ -250,14 +250,14 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Rename a finished file; its bytes and its name are on disk on return."""
-    # The bytes first: a crash must not leave the name of an incomplete file.
+    """Rename a finished file; on return its bytes and its new name are on disk."""
+    # Sync the bytes first: after a crash the new name must not belong to an incomplete file.
     with source.open("rb") as file:
         os.fsync(file.fileno())
     failpoint("rename.synced")
     os.rename(source, target)
     failpoint("rename.renamed")
-    # The new name is an entry of the directory, which has an fsync of its own.
+    # The new name is an entry of the directory, which needs an fsync of its own.
     sync_directory(target.parent)
     failpoint("rename.directory")
 
@@ -266,23 +266,24 @@ def rename_durably(source: Path, target: Path) -> None:
 def load_tables(
     connection: sqlite3.Connection, path: Path, *, pairs: Sequence[str] | None = None
 ) -> Tables:
-    """Return all rows of the controller's state, in one transaction of the caller.
+    """Return all rows of the controller's state; the caller has opened a transaction.
 
     Args:
         connection: Connection to the journal.
         path: Path of the journal, for messages.
-        pairs: Kinds of the results of pairs that are read. None: all.
+        pairs: Kinds (``train``, ``evaluate``) of results of pairs to read; None reads all.
 
     Raises:
         JournalCorrupt: If a row is damaged.
     """
 
     def rows(table: SqlTable[RowT], where: str = "", given: Sequence[Value] = ()) -> list[RowT]:
-        # rowid is the order of first writing, as in the controller's tables (`SqlTable.upsert`).
+        # The rowid gives the order of first writing, which is the order of the controller's tables
+        # (`SqlTable.upsert`).
         return read_rows(connection, path, table, f"{where} ORDER BY rowid", given)
 
     def last(table: str, where: str = "") -> int:
-        # Sequences are read from the end: an aggregate with a filter would scan the whole table.
+        # This reads the index from its end, while max() with a filter would scan the whole table.
         query = f"SELECT sequence FROM {table} {where} ORDER BY sequence DESC LIMIT 1"
         found = connection.execute(query).fetchone()
         return 0 if found is None else int(found[0])
@@ -293,10 +294,11 @@ def load_tables(
             f"{path}: {len(runs)} rows for the run instead of 1{repair_hint(path)}"
         )
     archive = last_archive(connection, path)
-    # Plus: sorting what an index finds takes longer than one pass.
+    # The plus keeps SQLite from using the index, as sorting the rows that it finds takes longer
+    # than one pass over the table.
     chosen = "" if pairs is None else f"WHERE +kind IN ({', '.join('?' * len(pairs))})"
     conditions: dict[str, tuple[str, Sequence[Value]]] = {
-        # Closed ones are most of the table; the controller needs none of them.
+        # Most assignments are closed, and the controller does not need those.
         ASSIGNMENTS.name: ("WHERE status = 'queued'", ()),
         PAIRS.name: (chosen, pairs or ()),
     }
@@ -306,7 +308,7 @@ def load_tables(
     return Tables(
         run=runs[0],
         **kept,
-        # All details may have left the journal.
+        # The archive has the last numbers if all of these rows have moved there.
         num_events=max(last("events"), archive.events),
         num_tallies=max(last("tallies"), archive.tallies),
         last_evaluation_sequence=max(last("tallies", "WHERE kind = 'evaluate'"), archive.evaluated),
@@ -320,24 +322,24 @@ def read_rows(
     suffix: str,
     parameters: Sequence[Value] = (),
 ) -> list[RowT]:
-    """Return rows of one table; ``suffix`` follows ``SELECT ... FROM table``.
+    """Return rows of one table, selected by ``SELECT ... FROM table`` and the ``suffix``.
 
     Raises:
         JournalCorrupt: If a row is damaged.
     """
     selected = connection.execute(f"{table.select} {suffix}", parameters)
-    # The cursor is closed at a damaged row, too: a writer with an open one could not be closed.
+    # Close the cursor at a damaged row, too, as SQLite cannot close a writer with an open cursor.
     with row_errors(path, table), contextlib.closing(selected) as cursor:
         return [table.decode(table.unsealed(stored)) for stored in cursor]
 
 
 @contextlib.contextmanager
 def row_errors(path: Path, table: SqlTable[Any]) -> Iterator[None]:
-    """Translate errors of a row's content."""
+    """Translate errors of decoding a row into `JournalCorrupt`."""
     try:
         yield
     except (ValueError, TypeError, RecursionError) as error:
-        # RecursionError: damaged JSON may be nested without end.
+        # A RecursionError is possible because damaged JSON may be nested without end.
         raise JournalCorrupt(
             f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
         ) from error
@@ -346,11 +348,11 @@ def row_errors(path: Path, table: SqlTable[Any]) -> Iterator[None]:
 def split_rows(
     connection: sqlite3.Connection, table: SqlTable[RowT]
 ) -> tuple[dict[int, RowT], list[int]]:
-    """Return a table's rows by rowid, and the rowids of those that cannot be read, in order."""
+    """Return a table's readable rows by rowid, and the rowids of its damaged rows, in order."""
     sound: dict[int, RowT] = {}
     damaged: list[int] = []
-    # Their rowids first: each row is asked for on its own, so that one that SQLite cannot
-    # decode does not hide the others.
+    # Each row is read by a query of its own, so that a row that SQLite cannot decode does not hide
+    # the rows after it.
     for (rowid,) in connection.execute(f"SELECT rowid FROM {table.name} ORDER BY rowid").fetchall():
         try:
             stored = connection.execute(f"{table.select} WHERE rowid = ?", [rowid]).fetchone()
@@ -361,10 +363,10 @@ def split_rows(
 
 
 def require_sealed(connection: sqlite3.Connection, path: Path) -> None:
-    """Read every row of a journal.
+    """Read every row of a journal and compare it with its seal (checksum).
 
     Raises:
-        JournalCorrupt: If one is damaged.
+        JournalCorrupt: If a row is damaged.
     """
     for table in TABLES:
         selected = connection.execute(table.select)
@@ -374,36 +376,37 @@ def require_sealed(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:
-    """Return the last range of details that has left the journal; `BEGINNING` if none has."""
+    """Return the last range of rows that moved to an archive file; `BEGINNING` if none has."""
     suffix = "WHERE file != '' ORDER BY number DESC LIMIT 1"
     return next(iter(read_rows(connection, path, ARCHIVES, suffix)), BEGINNING)
 
 
 def load_archives(connection: sqlite3.Connection, path: Path) -> list[ArchiveRow]:
-    """Return the ranges of details, in order; those with a file have left the journal."""
+    """Return the ranges of rows that were or will be archived, in order; `file` is empty before."""
     return read_rows(connection, path, ARCHIVES, "ORDER BY number")
 
 
 _HEADER = struct.Struct(">8I")
-"""Magic number, version, page size, checkpoints, two salts, two checksums."""
+"""Header of a WAL: magic number, version, page size, checkpoints, two salts, two checksums."""
 
 _FRAME = struct.Struct(">6I")
-"""Page, size of the database after a commit or 0, two salts, two checksums."""
+"""Header of a frame: page, pages of the database (0: no commit), two salts, two checksums."""
 
 _INDEX_FRAMES = struct.Struct("=16xI")
-"""Beginning of the -shm file: the number of valid frames is its fifth number, in native order."""
+"""Beginning of the -shm file, whose fifth number, in native order, is that of valid frames."""
 
-# A laptop's sleep is none of `time.monotonic` on Linux; other systems count it there.
+# On Linux, `time.monotonic` stops while a laptop sleeps and CLOCK_BOOTTIME does not. On other
+# systems CLOCK_MONOTONIC counts the sleep.
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _BIG_ENDIAN = 1
-"""Bit of the magic number: checksums are of big-endian numbers."""
+"""Bit of the magic number that says that checksums are of big-endian numbers."""
 
 
 def unreadable_commits(journal: Path, *, page_bytes: int) -> int:
-    """Return the number of acknowledged commits that are in a journal's WAL and cannot be read.
+    """Return the number of acknowledged commits in a journal's WAL that cannot be read.
 
-    Call it while a connection is open that has read from the journal, and no other process writes.
+    Call it while a connection that has read from the journal is open and no other process writes.
 
     Args:
         journal: The database.
@@ -427,18 +430,19 @@ def unreadable_commits(journal: Path, *, page_bytes: int) -> int:
         return 0
     if not frames:
         return 0
-    # A header is written and synced before its frames: only damage makes it wrong.
+    # SQLite syncs the header before it writes frames, so a wrong checksum means damage; the salts
+    # are then those of the first unread frame.
     salts = _HEADER.unpack(found)[4:6] if _is_sound(found) else frames[0][2:4]
     num_commits = sum(1 for frame in frames if frame[1] and frame[2:4] == salts)
-    # A commit's mark is never there without what it commits as long as the machine runs. A power
-    # failure may leave the mark of the last one alone, which nobody was told of then.
+    # While the machine runs, the frame that ends a commit is never written without those before it.
+    # A power failure may leave only that frame of the last commit, which was not acknowledged then.
     began = time.time() - time.clock_gettime(_SINCE_BOOT)
     is_torn = wal.stat().st_mtime < began
     return max(num_commits - is_torn, 0)
 
 
 def _is_sound(header: bytes) -> bool:
-    """Return whether the checksum of a WAL's header is right."""
+    """Return whether the checksum of a WAL's header is correct."""
     magic, *_, first, second = _HEADER.unpack(header)
     order = ">" if magic & _BIG_ENDIAN else "<"
     words = struct.unpack(f"{order}6I", header[:24])

@@ -1,16 +1,16 @@
 """The journal: the run's rows in SQLite, written by one connection, read by any number.
 
-Duties:
+Guarantees:
 
-- `Journal` is the only writer, and the only connection that checkpoints the WAL. Its opener holds
-the run's lock (`populations.storage.lock`) and is the only thread that uses it; only `backup` may
-be called from another.
-- What `commit` has returned from survives SIGKILL and, on a disk that honours fsync, power loss. A
+- `Journal` is the only writer, and the only connection that checkpoints the WAL. The process that
+opens it has the run's lock (`populations.storage.lock`), and only the thread that opens it uses it;
+only `backup` may be called from another thread.
+- Rows survive SIGKILL once `commit` has returned and, on a disk that honours fsync, power loss. A
 commit that raised changed nothing. After each commit ``load()`` equals the rows in memory.
 - A `JournalReader` never writes a row, works while a writer runs, after it was killed and after it
-is gone, and never makes a writer wait.
-- Every error of SQLite or the disk is a `StorageError`; damaged and foreign files and newer schemas
-are `JournalCorrupt`, and are not written to.
+has ended, and never makes a writer wait.
+- Every error of SQLite or the disk is a `StorageError`; damaged files, other files and newer
+schemas are `JournalCorrupt`, and are not written to.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ ROWS_AT_ONCE = 10_000
 
 
 class DetailReader:
-    """Reader of details: base of `JournalReader`, and of the writer, which sees what it has not
-    committed yet.
+    """Reader of events, assignments and tallies; base of `JournalReader` and of the writer.
+
+    The writer also sees rows that it has not committed yet.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -76,9 +77,9 @@ class DetailReader:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let all calls within the block see the same committed state."""
+        """Make all calls within the block see the same committed state."""
         with storage_errors(self._path):
-            # A plain BEGIN is deferred: the first SELECT of the block fixes the state that it sees.
+            # A plain BEGIN takes no lock; the first SELECT of the block fixes the state.
             self._connection.execute("BEGIN")
         try:
             yield
@@ -99,9 +100,9 @@ class DetailReader:
 
         Args:
             after: Lower limit of the sequence, exclusive.
-            kinds: Kinds to return. None: all.
-            subject: Policy, ghost, learner or assignment that they are about. None: any.
-            limit: Most events to return.
+            kinds: Kinds to return; None returns all.
+            subject: Policy, ghost, learner or assignment that the events are about; None for any.
+            limit: Maximum number of events; None for all.
             newest: Whether to return the last ``limit`` events instead of the first.
         """
         filters: Filters = {
@@ -131,33 +132,33 @@ class DetailReader:
         return self._select(TALLIES, after, {}, limit=limit, newest=False)
 
     def all_tallies(self, *, after: int = 0) -> Iterator[TallyRow]:
-        """Yield every tally in order of commit, without holding all in memory."""
+        """Yield every tally in order of commit, without loading all of them at once."""
         return self._all(TALLIES, after)
 
     def all_assignments(self, *, after: int = 0) -> Iterator[AssignmentRow]:
-        """Yield every assignment by id, without holding all in memory."""
+        """Yield every assignment by id, without loading all of them at once."""
         return self._all(ASSIGNMENTS, after)
 
     def all_events(self, *, after: int = 0) -> Iterator[EventRow]:
-        """Yield every event in order of commit, without holding all in memory."""
+        """Yield every event in order of commit, without loading all of them at once."""
         return self._all(EVENTS, after)
 
     def _all(self, table: SqlTable[RowT], after: int) -> Iterator[RowT]:
         for row in archived_rows(self._connection, self._path, table, after=after):
             yield row
             after = getattr(row, table.key)
-        # Rows are only added at the end, so pages by key fit together without a snapshot.
+        # Rows are only appended, so consecutive pages by key are consistent without a snapshot.
         while rows := self._select(table, after, {}, limit=ROWS_AT_ONCE, newest=False):
             yield from rows
             after = getattr(rows[-1], table.key)
 
     def archives(self) -> list[ArchiveRow]:
-        """Return the ranges of details, in order; those with a file have left the journal."""
+        """Return the ranges of rows for the archive, in order; those with a file were moved."""
         with storage_errors(self._path):
             return load_archives(self._connection, self._path)
 
     def close(self) -> None:
-        """Close; repeating it does nothing."""
+        """Close the connection; repeating it does nothing."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -176,7 +177,7 @@ class DetailReader:
         newest: bool,
     ) -> list[RowT]:
         with contextlib.ExitStack() as stack:
-            # One state: rows may leave the journal between two looks.
+            # Several queries must see one state, as rows may move to the archive between them.
             if not self._connection.in_transaction:
                 stack.enter_context(self.snapshot())
             with storage_errors(self._path):
@@ -192,16 +193,16 @@ class DetailReader:
 
 
 INCREMENTAL = 2
-"""SQLite's mode in which pages without rows are given back on demand."""
+"""SQLite's auto_vacuum mode in which free pages are returned to the disk on demand."""
 
 FREE_SHARE = 0.25
-"""Share of pages without rows that a journal keeps for new ones."""
+"""Share of free pages that a journal retains for new rows."""
 
 _LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{32}(-wal|-shm|-journal)?")
 
 
 class Journal(DetailReader):
-    """The writer; one per run, under the run's lock. Owned by one thread.
+    """Only writer of a run's journal, under the run's lock; used by one thread.
 
     ::
 
@@ -216,19 +217,20 @@ class Journal(DetailReader):
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         super().__init__(path, connection)
         self.committed_bytes = 0
-        # SQLite would silently go on writing to a deleted file; `require_place` compares.
+        # `require_place` compares inodes, as SQLite would silently continue to write to a deleted
+        # file.
         self._inode = path.stat().st_ino
 
     @classmethod
     def create(cls, path: Path, rows: Sequence[Row]) -> Journal:
-        """Make a journal with its first rows, complete or not at all, and open it.
+        """Create a journal with its first rows, atomically, and open it.
 
         Raises:
-            StorageError: If there is one already, or the disk refuses.
+            StorageError: If there is a journal already, or the disk refuses.
         """
         if path.exists():
             raise StorageError(f"{path}: there is a journal already")
-        # Rows are encoded before the file is made: a row that must not be stored makes none.
+        # Encode rows before the file is created, so that an invalid row leaves no file.
         statements = [encode_row(row) for row in rows]
         temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
         try:
@@ -239,7 +241,7 @@ class Journal(DetailReader):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
                 with contextlib.closing(connect(temporary, mode="rwc")) as connection:
                     connection.execute("PRAGMA synchronous = FULL")
-                    # This is set before the first table; see `shrink`.
+                    # SQLite accepts this mode, which `shrink` needs, only before the first table.
                     connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -257,17 +259,17 @@ class Journal(DetailReader):
     def open(cls, path: Path) -> Journal:
         """Open an existing journal for writing, after a check of its structure.
 
-        A journal of an older release is migrated first; a copy of it stays beside it.
+        A journal of an older release is migrated first, and a copy of it stays in the directory.
 
         Raises:
-            JournalCorrupt: If it is damaged, no journal, or of a newer release.
+            JournalCorrupt: If it is damaged, not a journal, or of a newer release.
             StorageError: If it cannot be opened.
         """
         migrate(path)
         with storage_errors(path), contextlib.ExitStack() as stack:
             _remove_leftovers(path)
-            # A separate connection: after a check, the same connection could switch to WAL but not
-            # checkpoint, and a refused file must not be written to.
+            # Check with a separate connection. After a check, the same connection could switch to
+            # WAL but not checkpoint, and a refused file must not be written to.
             with contextlib.closing(connect_reader(path)) as checker:
                 require_schema(checker, path)
                 require_sound(checker, path, check="quick_check")
@@ -275,23 +277,22 @@ class Journal(DetailReader):
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
-            # FULL: a commit is on disk when it returns. Some builds of SQLite default to NORMAL,
-            # which may lose a WAL's last commits to a power loss.
+            # With FULL a commit is on disk when it returns. Some builds of SQLite default to
+            # NORMAL, with which a power loss may lose a WAL's last commits.
             connection.execute("PRAGMA synchronous = FULL")
             stack.pop_all()
             return cls(path, connection)
 
     def commit(self, rows: Sequence[Row]) -> None:
-        """Write rows in place of those with the same keys: all of them or, on error, none.
+        """Insert rows, or replace rows with the same keys: all of them or, on error, none.
 
         Raises:
-            StorageUnavailable: If the disk is full or read-only: the same rows may be committed
+            StorageUnavailable: If the disk is full or read-only; the same rows may be committed
                 again.
-            StorageError: If it refuses otherwise, or the journal was moved or replaced.
-            ValueError: If a row holds a non-finite number.
+            StorageError: If the disk refuses otherwise, or the journal was moved or replaced.
+            ValueError: If a row has a non-finite number.
         """
-        # Rows are encoded before the transaction: one that must not be stored leaves nothing to
-        # roll back.
+        # Encode rows before the transaction, so that an invalid row needs no rollback.
         statements = [encode_row(row) for row in rows]
         self.require_place()
         with storage_errors(self._path):
@@ -306,12 +307,12 @@ class Journal(DetailReader):
         )
 
     def mend(self, rowids: Mapping[SqlTable[Any], Sequence[int]], rows: Iterable[Row]) -> None:
-        """Remove damaged rows and write others: all of it or, on error, nothing.
+        """Remove damaged rows and write others: all changes or, on error, none.
 
         Args:
             rowids: Rows to remove, by table.
-            rows: Rows to write afterwards, one by one. What this writer reads while they are made
-                has those before, and an error of theirs is one of the whole.
+            rows: Rows to write afterwards, one by one. An iterator may read from this writer, which
+                has the rows before it, and an error that it raises rolls back all changes.
 
         Raises:
             StorageError: If the disk refuses.
@@ -328,7 +329,7 @@ class Journal(DetailReader):
         """Check that the journal was not moved or deleted with its directory.
 
         Raises:
-            StorageError: If it was. SQLite would silently continue to write to the old file.
+            StorageError: If it was, as SQLite would silently continue to write to the old file.
         """
         with storage_errors(self._path):
             if os.stat(self._path).st_ino != self._inode:
@@ -344,11 +345,11 @@ class Journal(DetailReader):
             return load_tables(self._connection, self._path)
 
     def remove_archived(self, *, limit: int) -> int:
-        """Remove some rows that are in files of the archive, and return how many.
+        """Remove at most ``limit`` rows that are in archive files, and return how many.
 
         Raises:
             StorageUnavailable: If the disk is full or read-only.
-            StorageError: If it refuses otherwise.
+            StorageError: If the disk refuses otherwise.
         """
         removed = 0
         with storage_errors(self._path):
@@ -365,17 +366,17 @@ class Journal(DetailReader):
         return removed
 
     def shrink(self, *, pages: int) -> bool:
-        """Give some pages without rows back to the disk, where they are many.
+        """Return free pages to the file system if they exceed ``FREE_SHARE`` of all pages.
 
         Args:
-            pages: Most pages to give back.
+            pages: Maximum number of pages to return.
 
         Returns:
-            Whether there are more.
+            Whether there may be more pages to return.
 
         Raises:
             StorageUnavailable: If the disk is full or read-only.
-            StorageError: If it refuses otherwise.
+            StorageError: If the disk refuses otherwise.
         """
         with storage_errors(self._path):
             free, total = (
@@ -385,17 +386,17 @@ class Journal(DetailReader):
             if free <= FREE_SHARE * total:
                 return False
             failpoint("journal.shrink")
-            # Each step of the statement moves one page, and `execute` would make the first alone.
+            # Each step of the statement frees one page, and `execute` would only do the first.
             self._connection.executescript(f"PRAGMA incremental_vacuum({pages})")
             return True
 
     def backup(self, path: Path) -> int:
-        """Bring a copy at ``path`` to the last committed state, completely or not at all.
+        """Update the copy at ``path`` to the last committed state, atomically.
 
-        Reads through a separate connection, so it may be called from another thread.
+        It uses a separate connection, so it may be called from another thread.
 
         Returns:
-            Bytes that were written.
+            Number of bytes written.
 
         Raises:
             StorageError: If the disk refuses; an older copy stays.
@@ -404,40 +405,40 @@ class Journal(DetailReader):
         return back_up(self._path, path)
 
     def close(self) -> None:
-        """Move the WAL into the journal and close. Repeating it does nothing.
+        """Move the WAL into the journal and close it; repeating it does nothing.
 
         Raises:
-            StorageError: If the disk refuses; nothing committed is lost.
+            StorageError: If the disk refuses; no committed row is lost.
         """
         with storage_errors(self._path):
             try:
-                # The journal is one file without a WAL, which can be read in a read-only directory.
+                # Without a WAL the journal is one file, which can be read in a read-only directory.
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.ProgrammingError:
-                return  # closed before
+                return  # The connection was closed before.
             finally:
                 self._connection.close()
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove unfinished journals and copies of a killed process."""
-    # The opener holds the run's lock, so nobody makes such a file now.
+    """Remove unfinished journals and copies that a killed process has left."""
+    # The caller has the run's lock, so no other process is writing such a file now.
     for leftover in path.parent.glob(".tmp-*"):
         if _LEFTOVER.fullmatch(leftover.name) and leftover.is_file():
             leftover.unlink()
 
 
 class JournalReader(DetailReader):
-    """Reader of a journal, independent of its writer. Owned by one thread; open a new one per look.
+    """Reader of a journal, independent of its writer; used by one thread for a short time.
 
     Each call sees one committed state.
 
     Args:
         path: The journal.
-        is_alone: Whether nobody can write meanwhile: then no file is left beside it.
+        is_alone: Whether no process can write meanwhile. If so, no side files are created.
 
     Raises:
-        JournalCorrupt: If it is damaged, no journal, or of a newer release.
+        JournalCorrupt: If it is damaged, not a journal, or of a newer release.
         StorageError: If it cannot be opened.
     """
 
@@ -455,10 +456,11 @@ class JournalReader(DetailReader):
         """Return all rows of the controller's state.
 
         Args:
-            pairs: Kinds of the results of pairs that are read, by far the most rows. None: all.
+            pairs: Kinds of the results of pairs to read; None reads all. Most rows are results of
+                pairs, so ``()`` loads much faster.
         """
         with contextlib.ExitStack() as stack:
-            # The transaction of `snapshot` goes on within it; SQLite nests none.
+            # SQLite does not nest transactions, so an open `snapshot` is used as it is.
             if not self._connection.in_transaction:
                 stack.enter_context(self.snapshot())
             with storage_errors(self._path):
@@ -471,11 +473,11 @@ class JournalReader(DetailReader):
 
         Args:
             kind: Kind of the matches.
-            between: Two entrants, in any order; None: all pairs.
+            between: Two entrants, in any order; None returns all pairs.
         """
         where, values = "WHERE kind = ?", [str(kind)]
         if between is not None:
-            # Either order is found by the key.
+            # A condition for each order lets SQLite use the key's index.
             where += " AND (first = ? AND second = ? OR first = ? AND second = ?)"
             values += [*between, *reversed(between)]
         with storage_errors(self._path):
@@ -483,19 +485,19 @@ class JournalReader(DetailReader):
             return read_rows(self._connection, self._path, PAIRS, suffix, values)
 
     def unreadable_commits(self) -> int:
-        """Return the number of commits in a damaged WAL that nobody can read any more.
+        """Return the number of commits in a damaged WAL that can no longer be read.
 
-        Only where no other process writes; 0 where the WAL is as it was written.
+        It is 0 for an intact WAL. No other process may write during the call.
         """
         with storage_errors(self._path):
             (page_bytes,) = self._connection.execute("PRAGMA page_size").fetchone()
             return unreadable_commits(self._path, page_bytes=page_bytes)
 
     def integrity_check(self) -> None:
-        """Read every page and index.
+        """Read and check every page and index.
 
         Raises:
-            JournalCorrupt: If something is damaged.
+            JournalCorrupt: If a page or an index is damaged.
         """
         with storage_errors(self._path):
             require_sound(self._connection, self._path, check="integrity_check")

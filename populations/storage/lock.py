@@ -1,8 +1,8 @@
-"""One controller per run directory.
+"""Lock that allows one controller per run directory.
 
-The lock is the kernel's (``flock``), so it is free as soon as its holder dies, however it dies. The
-process id in the file is for people, for `lock_holder`, and for `is_released`: a killed holder
-leaves it there.
+The kernel has the lock (``flock``) and releases it when its holder dies, however it dies. The
+process id in the file is for people, for `lock_holder`, and for `is_released`, because a killed
+holder leaves it there.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ LOCK = "controller.lock"
 
 UNKNOWN_PID = 0
 
-# A concurrent `lock_holder` holds the lock for some microseconds. A controller whose command was
-# killed is gone some milliseconds after it.
+# A concurrent `lock_holder` takes the lock for some microseconds, and a controller whose command
+# was killed ends some milliseconds later, so retries for a second avoid false refusals.
 _PATIENCE_S = 1.0
 _RETRY_S = 0.01
 
 _MAX_BYTES = 32
-"""Most bytes of a process id and the end of its line."""
+"""Maximum length of a process id with the end of its line."""
 
 
 class RunLock:
@@ -41,7 +41,7 @@ class RunLock:
             ...  # no other process writes here
 
     Raises:
-        RunInUse: If another process, or another RunLock, has it.
+        RunInUse: If another process, or another RunLock of this process, has the lock.
         StorageError: If the lock file cannot be written.
     """
 
@@ -52,10 +52,10 @@ class RunLock:
         """Release the lock; repeating it does nothing.
 
         Args:
-            content: Content of the file from now on; empty after an orderly end.
+            content: New content of the file; empty after an orderly end (`is_released`).
         """
         descriptor, self._descriptor = self._descriptor, -1
-        # The file is written while the lock is held: later it may be its next holder's.
+        # Write the file before the lock is released, as the next holder may write it afterwards.
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, content, 0)
@@ -65,26 +65,27 @@ class RunLock:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Whoever is refused has swept nothing: what a killed holder left is still its.
+        # A resume that is refused has not cleaned up after a killed holder, so the process id of
+        # that holder is restored as the sign of it.
         refused = kind is not None and issubclass(kind, ArenaError | KeyboardInterrupt)
         self.release(content=self._found if refused else b"")
 
 
 def lock_holder(run_dir: Path) -> int | None:
-    """Return the process that has a run directory, without disturbing it.
+    """Return the id of the process that has a run directory, without disturbing it.
 
     Returns:
         Its process id; `UNKNOWN_PID` if the holder did not write one; None if the lock is free.
     """
     try:
-        # O_NONBLOCK: opening a pipe would wait for its writer.
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer.
         descriptor = os.open(run_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
     try:
-        # The lock is shared: two that look at the same time do not take each other for the holder.
+        # The lock is shared, so that concurrent calls do not mistake each other for the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _pid(descriptor)
@@ -95,7 +96,7 @@ def lock_holder(run_dir: Path) -> int | None:
 
 
 def is_released(run_dir: Path) -> bool:
-    """Return whether the last holder released the lock, and neither has it still nor was killed."""
+    """Return whether the last holder released the lock; False if it still runs or was killed."""
     try:
         with open_regular(run_dir / LOCK) as file:
             return not file.read(1)
@@ -106,20 +107,20 @@ def is_released(run_dir: Path) -> bool:
 
 
 def _acquire(run_dir: Path) -> tuple[int, bytes]:
-    """Return the descriptor of the locked file, and what the last holder left in it."""
+    """Return the descriptor of the locked file, and the content that the last holder left."""
     path = run_dir / LOCK
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
-            # No child inherits the descriptor, or it would hold the lock after this process.
+            # A child must not inherit the descriptor, or it would have the lock after this process.
             descriptor = own_file(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
         try:
-            # flock belongs to the open file: a second lock of this very process is refused, too.
+            # flock belongs to the open file, so a second lock of the same process is refused, too.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The file may have been deleted with its directory and made anew between opening and
-            # locking.
+            # Between opening and locking, the file may have been deleted with its directory and
+            # created again.
             if _is_still_there(path, descriptor):
                 found = os.pread(descriptor, _MAX_BYTES, 0)
                 os.ftruncate(descriptor, 0)
@@ -138,7 +139,7 @@ def _acquire(run_dir: Path) -> tuple[int, bytes]:
 
 
 def _is_still_there(path: Path, descriptor: int) -> bool:
-    """Return whether the locked file is the one that others would lock."""
+    """Return whether the path still leads to the locked file, which others would lock."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     return False

@@ -1,9 +1,9 @@
-"""Acknowledged work that a run directory has lost: what the journal forgot, and what it misses.
+"""Detection of acknowledged work that a run directory has lost.
 
-A journal that went back in time (a damaged WAL, an older copy, a copy without its WAL) is sound by
-itself. Other files know more: `status.json` is written after the commits that it counts, and a
-checkpoint is trained from recorded ones alone. What a kill leaves is none of these signs: work that
-was published and not recorded yet was never acknowledged.
+A journal that has lost its last commits (a damaged WAL, an older copy, a copy without its WAL) is
+consistent in itself, so it is compared with other files. `status.json` is written after the commits
+that it counts, and a checkpoint is trained only from recorded checkpoints. A kill leaves none of
+these signs, because a checkpoint that was published but not recorded was never acknowledged.
 
 Tests: `tests/populations/storage/test_recovery.py`, `tests/faults/test_lost_work.py`.
 """
@@ -31,21 +31,21 @@ COUNTERS = {
     "assignments_finished": "assignments",
     "events": "events",
 }
-"""Counts of `committed`, and what they count."""
+"""Counts of `committed`, with their words in messages."""
 
 MAX_NAMED = 3
-"""Most checkpoints that a sentence names."""
+"""Maximum number of checkpoints that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Least amounts of acknowledged work that is lost.
+    """Lower bounds of the amount of acknowledged work that is lost.
 
     Attributes:
-        counts: Lost counts by their names in `COUNTERS`, those above 0.
-        checkpoints: Checkpoints and ghosts that are recorded and missing, or that were recorded and
-            are unknown to the journal.
-        signs: Sentences about what shows it; at least one.
+        counts: Lost amounts above 0, by their names in `COUNTERS`.
+        checkpoints: Keys of checkpoints and ghosts that are recorded and missing on disk, or that
+            were recorded and are unknown to the journal.
+        signs: Sentences about the evidence of the loss; at least one.
     """
 
     counts: Mapping[str, int]
@@ -53,7 +53,7 @@ class Loss:
     signs: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return a sentence: how much is lost, and what shows it."""
+        """Return a sentence about how much is lost, and the evidence."""
         amounts = [f"{count:,} {COUNTERS[name]}" for name, count in self.counts.items()]
         if self.checkpoints:
             amounts.append(f"{len(self.checkpoints):,} checkpoints")
@@ -62,7 +62,7 @@ class Loss:
 
     @property
     def data(self) -> dict[str, Json]:
-        """Return its numbers for an event."""
+        """Data of the event about the loss."""
         return {
             **self.counts,
             "checkpoints": list(self.checkpoints[:MAX_NAMED]),
@@ -72,10 +72,10 @@ class Loss:
 
 
 def accepted_loss(run_dir: Path, *, accept: bool) -> Loss | None:
-    """Return the loss of a run directory, if it is accepted; None: nothing is lost.
+    """Return the loss of a run directory if the user accepts it; None if nothing is lost.
 
     Raises:
-        WorkLost: If something is lost and that is not accepted. Nothing was written.
+        WorkLost: If work is lost and ``accept`` is false; nothing was written.
         StorageError: If the journal cannot be read.
     """
     loss = find_loss(run_dir)
@@ -88,23 +88,24 @@ def accepted_loss(run_dir: Path, *, accept: bool) -> Loss | None:
 
 
 def find_loss(run_dir: Path) -> Loss | None:
-    """Compare a journal with what lies beside it; None: nothing acknowledged is lost.
+    """Compare a journal with the other files of its run; None if no acknowledged work is lost.
 
-    Writes nothing. The caller has the run's lock, or knows that nobody writes.
+    It writes nothing. The caller has the run's lock, or knows that no process writes.
 
     Raises:
         StorageError: If the journal cannot be read.
     """
-    # There is nothing to compare without a journal; whoever opens it says so.
+    # Without a journal there is nothing to compare; opening it will report that it is missing.
     if not (run_dir / JOURNAL).exists():
         return None
-    # The status is read first: it is never ahead of the journal that is read after it.
+    # Read the status first. If a controller commits meanwhile, the journal is then the newer one.
     status = read_status(run_dir) or {}
     try:
         with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
             tables = reader.load(pairs=())
             unreadable = reader.unreadable_commits()
-    # It is brought up to date first. Nothing does that for a newer one: its error ends a resume.
+    # A resume migrates an older journal before it checks again. A newer journal cannot be migrated,
+    # so its error is raised.
     except JournalOlder:
         return None
     missing = missing_directories(run_dir, tables)
@@ -128,12 +129,12 @@ def find_loss(run_dir: Path) -> Loss | None:
 
 
 def _forgotten(root: Path, tables: Tables) -> dict[str, Manifest]:
-    """Return unrecorded checkpoints that were recorded once: others were trained from them."""
+    """Return unrecorded checkpoints that must have been recorded, as others descend from them."""
     found: dict[str, Manifest] = {}
     for key in unrecorded_checkpoints(root, tables):
         try:
             found[key] = read_manifest(resolve_key(root, key))
-        # It says nothing then; a resume removes it as any other unrecorded one.
+        # A damaged manifest is no evidence; a resume removes the checkpoint as any unrecorded one.
         except CheckpointError:
             continue
     parents = {manifest.parent for manifest in found.values()}
@@ -141,8 +142,8 @@ def _forgotten(root: Path, tables: Tables) -> dict[str, Manifest]:
 
 
 def _counted_more(status: Mapping[str, Json], tables: Tables) -> dict[str, int]:
-    """Return by how much `status.json` has counted more than the journal."""
-    # One that was copied here from another run says nothing about this one.
+    """Return the amounts by which the counts of `status.json` exceed those of the journal."""
+    # A status that was copied from another run is no evidence about this run.
     if status.get("run") != tables.run.run:
         return {}
     more = {name: believable(status.get(name)) - count for name, count in committed(tables).items()}
@@ -150,7 +151,7 @@ def _counted_more(status: Mapping[str, Json], tables: Tables) -> dict[str, int]:
 
 
 def renew_status(run_dir: Path) -> None:
-    """Write `status.json` anew, if it has counted more than the journal. The caller has the lock.
+    """Replace a `status.json` that counts more than the journal; the caller has the lock.
 
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
@@ -170,7 +171,7 @@ def _agent_steps(
     missing: Mapping[str, CheckpointRow | GhostRow],
     forgotten: Mapping[str, Manifest],
 ) -> int:
-    """Return the least number of agent steps that are lost with checkpoints."""
+    """Return a lower bound of the agent steps that are lost with checkpoints."""
     lost = 0
     for policy in tables.policies.values():
         newest = max(

@@ -1,8 +1,8 @@
 """Migrations of journals of older releases when a run is resumed.
 
 A migration is data: the SQL statements from one schema version to the next. Those that lead to this
-release's version run in one transaction, after a copy of the journal was put beside it
-(``journal.db.v1.bak``); on any error the journal stays unchanged. A migration adds a test with a
+release's version run in one transaction, after the journal was copied to ``journal.db.v1.bak`` in
+the same directory; on any error the journal stays unchanged. Each new migration needs a test with a
 journal of the version before it.
 
 Tests: `tests/faults/test_migrations.py`.
@@ -38,11 +38,11 @@ from populations.storage.database import (
 logger = logging.getLogger(__name__)
 
 MIGRATIONS: Mapping[int, Sequence[str]] = {}
-"""Statements by the schema version that they start from; they lead to the next one."""
+"""Statements by schema version; they migrate a journal from this version to the next."""
 
 
 def copy_path(path: Path, *, version: int) -> Path:
-    """Return the path of a journal's copy before its migration."""
+    """Return the path of the copy that is made of a journal before its migration."""
     return path.with_name(f"{path.name}.v{version}.bak")
 
 
@@ -58,7 +58,7 @@ def migrate(path: Path) -> None:
     if header == SCHEMA_VERSION:
         return
     with storage_errors(path):
-        # The header may be outdated with a WAL, and only SQLite knows the version.
+        # With a WAL the header may be outdated, and only SQLite can tell the version.
         if not path.with_name(path.name + "-wal").exists():
             _steps(header, path)
         with contextlib.closing(connect_reader(path)) as checker:
@@ -70,17 +70,17 @@ def migrate(path: Path) -> None:
             copy_durably(path, copy_path(path, version=version))
             failpoint("migrate.copied")
         with contextlib.closing(connect(path, mode="rw")) as connection:
-            # The commit of a migration must be durable before the old layout is gone.
+            # The commit of a migration must be durable before pages in the old layout are replaced.
             connection.execute("PRAGMA synchronous = FULL")
             if steps:
                 _carry_out(connection, steps, path, version=version)
                 failpoint("migrate.committed")
-            # Readers of the header alone must see the new version.
+            # Move the WAL into the file, as some readers look only at the version in the header.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _steps(version: int, path: Path) -> list[str]:
-    """Return the statements from a version to this release's; empty if there is nothing to do."""
+    """Return the statements that migrate from a version to this release's; empty if it is equal."""
     if version > SCHEMA_VERSION:
         require_version(version, path)
     versions = range(version, SCHEMA_VERSION)
@@ -100,9 +100,9 @@ def _carry_out(
             failpoint("migrate.step")
             connection.execute(sql)
         seal_rows(connection)
-        # The header is part of the transaction: the new version appears with the new layout.
+        # The version is part of the transaction, so it changes together with the layout.
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        # Reading all rows inside the transaction: what this release cannot read is rolled back.
+        # Read all rows inside the transaction, so that it is rolled back if one cannot be read.
         tables = load_tables(connection, path)
         event = EventRow(
             sequence=tables.num_events + 1,

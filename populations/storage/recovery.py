@@ -44,34 +44,34 @@ from populations.storage.store import link_ghosts, named_keys, newest_last, remo
 logger = logging.getLogger(__name__)
 
 Damage = Callable[[CheckpointRow], str | None]
-"""Function that returns why a checkpoint cannot be used; None if every byte of it is right."""
+"""Function that returns why a checkpoint cannot be used; None if every byte of it is correct."""
 
 
 def recover(
     root: Path, tables: Tables, *, utc: str | None = None, thorough: bool = False
 ) -> list[Row]:
-    """Repair the store, and return the rows that change.
+    """Repair the directories of checkpoints and ghosts, and return the rows that change.
 
     Args:
         root: Root of the store.
-        tables: Rows of the journal; not changed. Commit the result and load again.
-        utc: Time of the events; default: now.
-        thorough: Whether to read back every checkpoint and ghost, not only those that policies
-            continue from. Those that are missing are found in any case.
+        tables: Rows of the journal, which stay unchanged: commit the result and load them again.
+        utc: Time of the events; None uses the present time.
+        thorough: Whether to read back every checkpoint and ghost, not only those from which
+            policies continue. Missing directories are found in any case.
 
     Returns:
-        Rows to commit, in one transaction. Empty after a clean end.
+        Rows to commit in one transaction; empty after a clean end of the run.
 
     Raises:
-        StorageError: If the disk refuses. Nothing needed was lost.
+        StorageError: If the disk refuses; no needed checkpoint was lost.
     """
     try:
         sweep(root, tables)
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
-        # Several policies may share a checkpoint; each is read once.
+        # Several policies may share a checkpoint, so cache the result of reading it.
         damage = cache(lambda row: _damage(root, row))
-        # Missing directories count even if only those are read that policies go on from: nobody
-        # else may be given these.
+        # Missing directories are damage even if no policy continues from them, because a later
+        # assignment may name them.
         missing = missing_directories(root, tables)
         others = [
             row
@@ -86,8 +86,8 @@ def recover(
             others=others,
             ghosts=ghosts,
         )
-        # The directories move before the rows are committed. A crash in between finds a missing
-        # directory at the next resume, which is the same damage.
+        # Move the directories before the rows are committed. After a crash in between, the next
+        # resume finds a missing directory, which is treated as the same damage.
         for row in changes:
             if isinstance(row, CheckpointRow | GhostRow):
                 set_aside(root, row.key)
@@ -97,7 +97,7 @@ def recover(
 
 
 def sweep(root: Path, tables: Tables) -> None:
-    """Remove leftovers of killed processes: temporary files and directories, unrecorded
+    """Remove what killed processes have left: temporary files and directories, and unrecorded
     checkpoints.
 
     Call it only while no learner of the run is alive and no backup is being made: at the run's
@@ -120,7 +120,9 @@ def sweep(root: Path, tables: Tables) -> None:
 
 
 def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
-    """Return checkpoints on disk that are not in the journal; other names are left alone."""
+    """Return checkpoints on disk that the journal does not have; directories with other names are
+    ignored.
+    """
     return [
         key
         for key in list_directories(root, "checkpoints")
@@ -129,9 +131,10 @@ def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
 
 
 def missing_directories(root: Path, tables: Tables) -> dict[str, CheckpointRow | GhostRow]:
-    """Return recorded checkpoints and ghosts that have no directory, and cannot be made again.
+    """Return recorded checkpoints and ghosts that have no directory and cannot be restored.
 
-    Those that were set aside as damaged are not missing: a kill may come before their rows say so.
+    A directory that was set aside as damaged is not missing, although its row says that it is
+    present if a kill came before the commit.
     """
     there = {*list_directories(root, "checkpoints"), *list_directories(root, "ghosts")}
     missing: dict[str, CheckpointRow | GhostRow] = {
@@ -140,7 +143,7 @@ def missing_directories(root: Path, tables: Tables) -> dict[str, CheckpointRow |
         if row.state == "present" and row.key not in there
     }
     for ghost in tables.ghosts.values():
-        # A ghost is a second name of its checkpoint.
+        # A ghost is a hard link to its checkpoint and can be restored from it.
         if ghost.linked and ghost.is_present and not there & {ghost.key, ghost.checkpoint}:
             missing[ghost.key] = ghost
     aside = {key.rpartition("/")[2] for key in there}
@@ -159,7 +162,7 @@ def decide_fallbacks(
     others: Iterable[CheckpointRow] = (),
     ghosts: Mapping[PlayerId, str] | None = None,
 ) -> list[Row]:
-    """Decide about damaged current checkpoints. Pure, except for ``damage``.
+    """Decide about policies, ghosts and assignments with damaged checkpoints; pure but `damage`.
 
     Args:
         tables: Rows of the journal.
@@ -170,7 +173,7 @@ def decide_fallbacks(
 
     Returns:
         Rows of corrupt checkpoints and ghosts, of policies that fall back or are quarantined, of
-            failed open assignments that named something corrupt, and an event for each.
+            open assignments that fail because they name a corrupt directory, and an event for each.
     """
     damaged: dict[str, CheckpointRow | GhostRow] = {}
     rows: list[Row] = []
@@ -194,17 +197,17 @@ def decide_fallbacks(
         if policy.checkpoint is None:
             continue
         current = tables.checkpoints.get(policy.checkpoint)
-        # A row marked corrupt earlier, or an unknown key, is damage as well.
+        # A checkpoint that is already marked corrupt, or has no row, is damage as well.
         if current is not None and current.state == "present" and not is_damaged(current):
             continue
         changed, event = _fall_back(policy, tables, is_damaged)
-        # A policy that is in quarantine already makes no further event at each resume.
+        # A policy that is already in quarantine must not get an event at each resume.
         if changed != policy:
             rows.append(changed)
             events.append(event)
     for assignment in tables.assignments.values():
-        # An assignment is a function of its message, so a message with a corrupt checkpoint is
-        # failed, not rewritten.
+        # The result of an assignment is a function of its message, so a message with a corrupt
+        # checkpoint must not be changed; the assignment fails.
         names = sorted(damaged.keys() & set(named_keys(assignment.message)))
         if names:
             reason = f"corrupt: {', '.join(names)}"
@@ -217,7 +220,7 @@ def decide_fallbacks(
 def _fall_back(
     policy: PolicyRow, tables: Tables, is_damaged: Callable[[CheckpointRow], bool]
 ) -> tuple[PolicyRow, tuple[str, str, dict[str, Json]]]:
-    """Move a policy to its newest own checkpoint that verifies, or into quarantine without one."""
+    """Move a policy back to its newest intact checkpoint; quarantine it if it has none."""
     own = tables.checkpoints.by("present").get(policy.policy, {})
     for row in sorted(own.values(), key=newest_last, reverse=True):
         if not is_damaged(row):
@@ -226,9 +229,9 @@ def _fall_back(
                 "agent_steps": row.agent_steps,
                 "instead_of": policy.checkpoint,
             }
-            # The counters stay: they count committed work and never fall.
+            # The policy's counters stay, because they count committed work and never decrease.
             return replace(policy, checkpoint=row.key), ("fell_back", policy.policy, data)
-    # `checkpoint=None` would mean "before the first one", and begin with random weights.
+    # With `checkpoint=None` the policy would begin again with random weights.
     reason = "no checkpoint of it is left that verifies"
     return (
         replace(policy, state="quarantined"),
@@ -265,14 +268,14 @@ def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow | Deletion]
 
 
 def _damage(root: Path, row: CheckpointRow | GhostRow) -> str | None:
-    """Return why a checkpoint or ghost cannot be used; None if every byte of it is right."""
-    # A ghost plays but is never trained.
+    """Return why a checkpoint or ghost cannot be used; None if every byte of it is correct."""
+    # A ghost plays but is never trained, so its directory has no optimizer.
     without = frozenset({OPTIMIZER} if isinstance(row, GhostRow) else ())
     try:
         manifest = verify_directory(resolve_key(root, row.key), without=without)
     except (CheckpointCorrupt, CheckpointMissing) as error:
         return str(error)
-    # An intact directory may still be another checkpoint than the recorded one.
+    # An intact directory may be another checkpoint than the recorded one, so compare digests.
     if isinstance(row, GhostRow):
         if manifest.weights_digest != row.weights_digest:
             return f"{row.key}: weights {manifest.weights_digest} instead of {row.weights_digest}"
@@ -282,23 +285,23 @@ def _damage(root: Path, row: CheckpointRow | GhostRow) -> str | None:
 
 
 def is_intact(root: Path, row: CheckpointRow | GhostRow) -> bool:
-    """Return whether every byte of a checkpoint or ghost is present and right."""
+    """Return whether every byte of a checkpoint or ghost is present and correct."""
     return _damage(root, row) is None
 
 
 def _damaged_ghosts(
     root: Path, tables: Tables, *, among: Container[str] | None
 ) -> dict[PlayerId, str]:
-    """Return why ghosts cannot be used, if they could not be made again from their checkpoints.
+    """Return reasons why ghosts cannot be used and could not be restored from their checkpoints.
 
     Args:
         root: Root of the store.
         tables: Rows of the journal.
-        among: Keys of the ghosts that are looked at; None: all.
+        among: Keys of the ghosts to check; None checks all.
     """
     damaged = {}
     for row in tables.ghosts.values():
-        # Unlinked ghosts are `_redo_links`' work, which has just been tried.
+        # `_redo_links` has just tried to link the ghosts that are not linked.
         if row.linked and row.is_present and (among is None or row.key in among):
             reason = _damage(root, row)
             if reason is not None and not _is_made_again(root, row, tables):
@@ -308,7 +311,7 @@ def _damaged_ghosts(
 
 def _is_made_again(root: Path, row: GhostRow, tables: Tables) -> bool:
     source = tables.checkpoints.get(row.checkpoint)
-    # The optimizer is not needed by a ghost, but the source must verify as a whole.
+    # A ghost does not need the optimizer, but its source is linked only if all of it is intact.
     if source is None or source.state != "present" or _damage(root, source) is not None:
         return False
     link_ghost(root, checkpoint_key=row.checkpoint, ghost_key=row.key)

@@ -1,7 +1,7 @@
-"""``status.json``: live figures of a running controller, and the counts that it has committed.
+"""``status.json``: live numbers of a running controller, and counts of its committed work.
 
-Not durable, and no decision depends on it. It is written after the commits that it counts, so a
-journal that has less has lost them (`populations.storage.loss`).
+The file is not durable, and no decision depends on it. It is written after the commits that it
+counts, so a journal with lower counts has lost commits (`populations.storage.loss`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from populations.storage.database import storage_errors
 
 STATUS = "status.json"
 
-# Anything may stand in a damaged file, and numbers of assignments never fall again.
+# A damaged file may have any number, and a repair continues the numbers of assignments from it.
 _MAX_BELIEVABLE = 2**53
 
 
 def committed(tables: Tables) -> dict[str, int]:
-    """Return the counts of committed work that the file has; they never fall."""
+    """Return the counts of committed work that the file has; they never decrease."""
     return {
         "agent_steps": tables.run.agent_steps,
         "matches": tables.run.matches,
@@ -34,18 +34,18 @@ def committed(tables: Tables) -> dict[str, int]:
 
 
 def believable(value: object) -> int:
-    """Return a count of a file that may be damaged; 0 if it cannot be one."""
+    """Return a count from a file that may be damaged; 0 if the value cannot be a count."""
     return value if isinstance(value, int) and 0 <= value < _MAX_BELIEVABLE else 0
 
 
 def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
-    """Replace the file; readers see the old one or the new one.
+    """Replace the file atomically: readers see the old document or the new one.
 
     Raises:
         StorageError: If the disk refuses.
         ValueError: If a number is not finite.
     """
-    # NaN is no JSON, and other programs read the file.
+    # Other programs read the file, and NaN is not valid JSON.
     text = json.dumps(document, allow_nan=False)
     with storage_errors(run_dir / STATUS):
         failpoint("status.begin")
@@ -57,7 +57,7 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
 
 
 def read_status(run_dir: Path) -> dict[str, Json] | None:
-    """Return the last figures, or None if there are none that can be read."""
+    """Return the last document; None if there is no file or it cannot be read."""
     try:
         return cast("dict[str, Json]", read_json_object(run_dir / STATUS))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The checkpoints that rows need, the disk work that decisions require, and what may be removed.
+"""Checkpoints on disk: linking ghosts, removing directories, and the choice of what to retain.
 
 The disk work is idempotent, and a resume repeats it for every row that does not record it as done.
 
@@ -8,9 +8,9 @@ yet, the first checkpoint of every exploiter (it may restart from it), everythin
 assignment names, the players of a champion's defeats, milestones, the checkpoints of standings (the
 best ones and the champion's), and what a user has pinned.
 
-Deciding from all rows takes longer with every checkpoint that a run has ever made. `Retention`
-looks only at policies for which something may have become unneeded since the last decision: a
-checkpoint is new, or is named by one row less.
+A decision from all rows would take longer with every checkpoint that a run has ever made. So
+`Retention` considers only policies with a checkpoint that is new, or that a row has stopped naming,
+since the last decision.
 """
 
 from __future__ import annotations
@@ -35,32 +35,33 @@ logger = logging.getLogger(__name__)
 
 
 def newest_last(row: CheckpointRow) -> tuple[int, int, int]:
-    """Return the sort key of one policy's checkpoints by age."""
-    # Steps alone do not order checkpoints of one step.
+    """Return a key that sorts the checkpoints of one policy by age, the oldest first."""
+    # Several checkpoints may have the same agent steps, so updates and assignments decide.
     return (row.agent_steps, row.learner_updates, row.assignment_id)
 
 
 def named_by(row: PolicyRow | GhostRow | AssignmentRow | GameRow) -> Iterator[str]:
-    """Yield keys that must exist as long as a row is unchanged; other keys may be among them."""
+    """Yield the directories that must exist while a row is unchanged, and possibly other keys."""
     match row:
         case PolicyRow():
             if row.checkpoint is not None:
                 yield row.checkpoint
             elif row.initial_weights:
-                # A ghost's that it was reset to, until it has a checkpoint of its own.
+                # A ghost to which the policy was reset is needed until the next checkpoint.
                 yield row.initial_weights
             if row.pending.get("checkpoint"):
                 # The donor's checkpoint is needed until the decision is carried out.
                 yield str(row.pending["checkpoint"])
         case GhostRow():
-            # An exploiter may restart from its first checkpoint for ever.
+            # A checkpoint is needed to link its ghost, and an exploiter may be reset to its first
+            # checkpoint at any time.
             if row.doomed:
                 return
             if not row.linked or (row.role != MAIN and row.agent_steps == 0):
                 yield row.checkpoint
         case AssignmentRow():
             if row.status == "queued":
-                # A queued assignment may be given out again, as long as it is open.
+                # An open assignment may be sent to a learner again.
                 yield from named_keys(row.message)
         case GameRow():
             if row.holds:
@@ -75,20 +76,20 @@ def named_keys(message: Train | Evaluate) -> Iterator[str]:
 def link_ghosts(
     root: Path, ghosts: Iterable[GhostRow]
 ) -> tuple[list[PlayerId], list[PlayerId], str]:
-    """Make the directories of ghosts.
+    """Create the directories of ghosts as hard links to their checkpoints.
 
     Returns:
-        Ghosts whose directories exist now; those that the disk refuses, which it may take later;
-        and the words of the last refusal. Failures are logged, and tried again at the next resume.
+        Ghosts whose directories exist now; ghosts that the disk refused, perhaps for now only; and
+        the reason for the last refusal. Failures are logged and repeated at the next resume.
     """
     linked, refused, reason = list[PlayerId](), list[PlayerId](), ""
     for ghost in ghosts:
         try:
             link_ghost(root, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
         except CheckpointError as error:
-            # The row says that it is not linked, so the run goes on and a resume tries again.
+            # The row stays not linked, so the run can continue, and a resume tries again.
             logger.error("ghost %s could not be linked: %s", ghost.player, error)
-            # All else would fail again.
+            # Only a refusal of the disk can pass; any other error would repeat.
             if isinstance(error, DiskRefused):
                 refused.append(ghost.player)
                 reason = str(error)
@@ -98,10 +99,10 @@ def link_ghosts(
 
 
 def remove_doomed(root: Path, keys: Iterable[str]) -> list[str]:
-    """Remove the directories of doomed checkpoints.
+    """Remove the directories of checkpoints and ghosts that are marked for deletion.
 
     Returns:
-        Keys whose directories are gone. Failures are logged, and tried again at the next resume.
+        Keys whose directories were removed. Failures are logged and repeated at the next resume.
     """
     removed = []
     for key in keys:
@@ -117,14 +118,14 @@ def remove_doomed(root: Path, keys: Iterable[str]) -> list[str]:
 def milestones(
     rows: list[CheckpointRow], *, every_agent_steps: int, newest: int | None = None
 ) -> list[str]:
-    """Return the oldest checkpoint of each interval between multiples, except the first interval.
+    """Return the first checkpoint at or after each positive multiple of an interval.
 
     Args:
         rows: Checkpoints of one policy, newest last.
         every_agent_steps: Interval in agent steps.
-        newest: Number of newest intervals; None: all.
+        newest: Number of milestones to return, the newest ones; None returns all.
     """
-    # Interval 0 needs no milestone: its first checkpoint is the start.
+    # Interval 0 needs no milestone, as its first checkpoint is the untrained policy.
     first: dict[int, str] = {}
     for row in rows:
         first.setdefault(row.agent_steps // every_agent_steps, row.key)
@@ -133,17 +134,17 @@ def milestones(
 
 
 Standing = Callable[[PolicyRow], str | None]
-"""Function from a policy to the key of the checkpoint that its standing is about."""
+"""Function from a policy to the key of the checkpoint in the standings; None if it has none."""
 
 RetentionRow = CheckpointRow | PolicyRow | GhostRow | AssignmentRow | RecordRow | GameRow
-"""Rows on which it depends what is needed."""
+"""Rows that decide which checkpoints are needed."""
 
 Holder = tuple[str, str | int]
-"""Row that needs checkpoints: its kind and key."""
+"""Identity of a row that needs checkpoints: its kind and key."""
 
 
 class Retention:
-    """Present checkpoints and the rows that need them. Owned by one thread.
+    """Index of present checkpoints and the rows that need them; used by one thread.
 
     Every committed row must be passed in, in any order within a transaction; repeating a row
     changes nothing.
@@ -154,11 +155,11 @@ class Retention:
 
         Args:
             tables: Rows of the journal.
-            kept: Number of newest checkpoints to keep, and intervals of milestones and exports: of
-                each policy, the first present checkpoint at or after each multiple is kept.
+            kept: Number of newest checkpoints to retain, and intervals of milestones and exports.
+                Of each policy, the first present checkpoint at or after each multiple is retained.
         """
         self._keep = kept.keep
-        # Exported checkpoints stay, too: what is kept must not depend on how long an export takes.
+        # Checkpoints stay after their export, so that the choice does not depend on its duration.
         self._marks = (
             (kept.milestones_every_agent_steps, None),
             (kept.export_every_agent_steps, kept.exported_to_keep),
@@ -167,12 +168,12 @@ class Retention:
         self._needs: dict[Holder, tuple[str, ...]] = {}
         self._needed: Counter[str] = Counter()
         self._standing: dict[PolicyId, str | None] = {}
-        """Key that each policy's standing was about at the last decision."""
+        """Key of each policy's checkpoint in the standings at the last decision."""
         self._to_look_at: set[PolicyId] = set()
         self._moved: set[PolicyId] = set()
-        """Policies whose standing may be about other weights than at the last decision."""
+        """Policies whose checkpoint in the standings may have changed since the last decision."""
         self._evaluated = True
-        """Whether that may be so of any policy."""
+        """Flag that the checkpoint in the standings may have changed for every policy."""
         rows: tuple[Iterable[RetentionRow], ...] = (
             tables.checkpoints.values(),
             tables.policies.values(),
@@ -184,7 +185,7 @@ class Retention:
             self.apply(row)
 
     def apply(self, row: RetentionRow) -> None:
-        """Take in a row that was put."""
+        """Update the index with a row that was inserted or changed."""
         match row:
             case CheckpointRow():
                 self._to_look_at.add(row.policy)
@@ -197,47 +198,46 @@ class Retention:
                 self._hold(("assignment", row.assignment_id), tuple(named_by(row)))
             case GameRow():
                 self._hold(("game", row.game), tuple(named_by(row)))
-            # Standings are found along lineages, so a record may move those of other policies, too.
+            # Standings follow lineages, so a record may change those of several policies.
             case RecordRow():
                 self._evaluated = True
 
     def release(self, row: GhostRow | GameRow) -> None:
-        """Take in that a row was deleted."""
+        """Update the index after a row was deleted."""
         self._hold(("ghost", row.player) if isinstance(row, GhostRow) else ("game", row.game), ())
 
     def needs(self, key: str) -> bool:
-        """Return whether a row, or a learner's episodes in flight, need a directory."""
+        """Return whether a row, or an episode in progress at a learner, needs a directory."""
         return key in self._needed
 
     def pin(self, policy: PolicyId, keys: Iterable[str]) -> None:
-        """Pin the checkpoints that a policy's episodes in flight are played with, replacing earlier
-        pins.
+        """Pin the checkpoints with which a policy's unfinished episodes are played, replacing
+        earlier pins.
         """
         self._hold(("episodes", policy), tuple(sorted(set(keys))))
 
     def pin_rated(self, policy: PolicyId, keys: Iterable[str]) -> None:
-        """Pin a policy's best-rated checkpoint and those that may become it, replacing earlier
-        pins.
+        """Pin a policy's best-rated checkpoint and those that may become its best, replacing
+        earlier pins.
         """
         self._hold(("rated", policy), tuple(sorted(set(keys))))
 
     def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
-        """Return the keys that need not be retained, if each is marked as doomed every time.
+        """Return the keys of checkpoints to remove; the caller must mark each one for deletion.
 
         Args:
-            tables: All rows; those changed since the last decision have been passed in.
-            standing: Function that tells the pinned checkpoint of each policy.
+            tables: All rows; `apply` has been called for every change since the last decision.
+            standing: Function that returns the checkpoint of a policy in the standings.
 
         Returns:
             Sorted keys.
         """
         if self._keep is None:
             return []
-        # Standings are updated before the checkpoints are looked at: one that moves on releases
-        # one.
+        # Update standings first, as a standing that changes releases its old checkpoint.
         for policy in tables.policies if self._evaluated else self._moved:
             key = standing(tables.policies[policy])
-            # "" is no key: the first decision always differs.
+            # No key equals "", so at the first decision every standing counts as changed.
             if self._standing.get(policy, "") != key:
                 self._standing[policy] = key
                 self._hold(("standing", policy), () if key is None else (key,))
@@ -245,12 +245,12 @@ class Retention:
         self._moved.clear()
         keys = [key for policy in self._to_look_at for key in self._unneeded_of(policy)]
         self._to_look_at.clear()
-        # The order of a set is not that of a resumed run.
+        # The order of a set may differ after a resume, so sort to make decisions reproducible.
         return sorted(keys)
 
     def _unneeded_of(self, policy: PolicyId) -> list[str]:
         rows = sorted(self._checkpoints.by("present").get(policy, {}).values(), key=newest_last)
-        # keep is at least 1; rows[-0:] would be all of them.
+        # `keep` is never 0, for which rows[-0:] would be all rows.
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
         for every, newest in self._marks:
             if every:
@@ -262,7 +262,7 @@ class Retention:
         if self._needs.get(holder, ()) == keys:
             return
         old = self._needs.pop(holder, ())
-        # New keys are counted before old ones are released, so that a key in both never reaches 0.
+        # Count new keys before releasing old ones, so that the count of a key in both never is 0.
         if keys:
             self._needs[holder] = keys
             self._needed.update(keys)
@@ -270,7 +270,7 @@ class Retention:
             self._needed[key] -= 1
             if self._needed[key] == 0:
                 del self._needed[key]
-                # The checkpoint's own policy decides about it, whichever row released it.
+                # Check the checkpoint's own policy again, which may not be that of the row.
                 owner = self._checkpoints.get(key)
                 if owner is not None:
                     self._to_look_at.add(owner.policy)

@@ -1,1 +1,1 @@
-"""Views of a league as data: which columns, lines and charts each has; media render them."""
+"""Views of a league as data: their columns, lines and charts, which `tools.show` renders."""

@@ -1,4 +1,4 @@
-"""View of the differences of two runs side by side; what is equal is named or counted in a line."""
+"""View of the differences between two runs, side by side; equal values are named or counted."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
 MAX_LABEL = 20
-"""Most characters of the name of a run."""
+"""Maximum length of a run's name in characters."""
 
 PLACES = 5
-"""Policies of each run that are shown."""
+"""Number of policies of each run that are shown by default."""
 
 KINDS: Mapping[str, Kind] = {
     **{key: KINDS_OF_STATUS[key] for key in ("elapsed_s", *COUNTS[:3])},
     **dict.fromkeys(("mean_agent_steps_per_s", "agent_steps_per_training_s"), "count"),
     "environment_digest": "digest",
 }
-"""Kinds of figures, by key."""
+"""Kinds of values in the first table, by key."""
 
 Pair = tuple[str, Kind, object, object]
 
@@ -51,19 +51,19 @@ Pair = tuple[str, Kind, object, object]
 def diff_document(
     run: Inspection, population: str | None, *, other: str | os.PathLike[str] | None = None
 ) -> Document:
-    """Return the differences of a run and another one.
+    """Return the differences between a run and a second one.
 
-    An entry has ``key``, ``first`` and ``second``: a value or an object of each run, null where a
-    run has none. Ratings are on each run's own scale, and nothing here compares players by them:
-    ``evaluate`` has the command whose matches would.
+    An entry has ``key``, ``first`` and ``second``: a value or an object of each run, or null. The
+    ratings of each run have their own scale and cannot be compared; ``evaluate`` has the command
+    that compares the champions by matches.
 
     Args:
         run: First run.
-        population: Population of policies, players and their events. None: all.
+        population: Population of policies, players and their events; None for all.
         other: Directory of the second run.
 
     Raises:
-        ConfigError: If no other run is named, or there is none.
+        ConfigError: If no second run is named, or the directory has none.
         StorageError: If the other run's journal cannot be read.
     """
     from populations.views.questions.diff import Side, differences
@@ -79,7 +79,7 @@ def diff_document(
 
 
 def rows_of(document: Document) -> list[Row]:
-    """Return a flat row for each number of both runs: section, key, and a value of each."""
+    """Return a flat row for each value: section, key, and the value of each run."""
     sections = {
         "figures": document["figures"],
         "versions": document["versions"]["different"],
@@ -98,7 +98,9 @@ def rows_of(document: Document) -> list[Row]:
 
 
 def _flat(entry: Row) -> Iterator[Row]:
-    """Yield an entry, or one for each key of its objects, with a dotted key."""
+    """Yield an entry or, if its values are objects, an entry with a dotted key for each of their
+    keys.
+    """
     values = [entry[side] for side in SIDES]
     objects = [value for value in values if isinstance(value, Mapping)]
     keys = list(dict.fromkeys(key for one in objects for key in one))
@@ -113,7 +115,7 @@ def _flat(entry: Row) -> Iterator[Row]:
 
 
 def diff(document: Document, room: Room) -> Iterator[Section]:
-    """Yield what differs: figures, configuration, PBT, players and alerts of both runs."""
+    """Yield the differences: counts, configuration, PBT, players and alerts of both runs."""
     runs = document["runs"]
     labels = [room.cut(plain(str(runs[side]["label"])), MAX_LABEL) for side in SIDES]
     figures: list[Pair] = [
@@ -138,7 +140,7 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
             ),
         )
     for name, own in _by_population(document, "evolution").items():
-        # Nothing is said of what never happened.
+        # Leave out counts that are 0 in both runs.
         counts: list[Pair] = [
             (str(entry["key"]), "value", *_values(entry))
             for entry in own
@@ -168,7 +170,7 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _values(entry: Row) -> tuple[Any, Any]:
-    # An empty text says that there is no reason for a state.
+    # An empty text, such as a missing reason for a state, is shown like null.
     first, second = (None if entry[side] == "" else entry[side] for side in SIDES)
     return first, second
 
@@ -182,7 +184,7 @@ def _by_population(document: Document, *keys: str) -> dict[str, list[Row]]:
 
 
 def _compared(title: Line, labels: Sequence[str], pairs: Sequence[Pair]) -> Section:
-    """Return a table of what differs, and a line of what is the same in both runs."""
+    """Return a table of the values that differ, and a line of the values that are equal."""
     same = [
         Line(f"{{key}} {{value:{kind}}}", {"key": key, "value": first})
         for key, kind, first, second in pairs
@@ -226,13 +228,13 @@ SCORE = (
 
 
 def _of_both(title: str, labels: Sequence[str], columns: Sequence[Column]) -> list[Column]:
-    """Return a column of keys, and each of these columns for both runs."""
+    """Return a column of keys, and then the given columns once for each run."""
     every = [
         (side, label, one) for side, label in zip(SIDES, labels, strict=True) for one in columns
     ]
     return [
         Column("key", "word", title, is_label=True),
-        # Labels, because a line about what is constant would not say of which run.
+        # They are labels, as the line about constant columns would not name the run.
         *(
             Column(f"{side}.{one.key}", one.kind, one.title.format(label=label), one.drop, True)
             for side, label, one in every
@@ -241,7 +243,7 @@ def _of_both(title: str, labels: Sequence[str], columns: Sequence[Column]) -> li
 
 
 def _beside(entry: Row) -> Row:
-    """Return an entry with the values of both runs in one row."""
+    """Return a row with the values of both runs under dotted keys."""
     return {
         "key": entry["key"],
         **{f"{side}.{key}": value for side in SIDES for key, value in (entry[side] or {}).items()},
@@ -250,7 +252,7 @@ def _beside(entry: Row) -> Row:
 
 def _hyperparameters(document: Document, labels: Sequence[str]) -> Iterator[Section]:
     for entry in document["champions"]:
-        # Numbers of one champion alone are no difference.
+        # With only one champion there is nothing to compare.
         if None in _values(entry):
             continue
         one, two = (side["hyperparameters"] for side in _values(entry))
@@ -265,7 +267,7 @@ def _opponents(document: Document, labels: Sequence[str]) -> Iterator[Section]:
     columns = _of_both("opponent", labels, SCORE)
     for name, own in _by_population(document, "opponents").items():
         rows = [_beside(entry) for entry in own]
-        # The rating of the anchor is 0 in each run.
+        # Leave out the rating of the anchor, which is 0 in every run.
         rows = [
             {k: v for k, v in row.items() if row["key"] != RANDOM_BOT or not k.endswith("rating")}
             for row in rows

@@ -1,4 +1,4 @@
-"""Views of who plays how well: standings, ratings, results of pairs, mixtures, calibration."""
+"""Views of playing strength: standings, ratings, results of pairs, mixtures, calibration."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
 CURVE = 48
-"""Most characters of a curve."""
+"""Maximum width of a curve in characters."""
 
 MARK = "*"
-"""Character beside the champion."""
+"""Character that marks the champion."""
 
 MAP_WIDTH = 120
-"""Characters of a line from which on results are a map."""
+"""Width of the screen, in characters, from which results of pairs are shown as a map."""
 
 MAP_PLAYERS = 12
-"""Most players of a map."""
+"""Maximum number of players in a map of results."""
 
 
 def standings_document(run: Inspection, population: str | None) -> Document:
-    """Return the standings with ratings and records."""
+    """Return the document of the standings, with ratings and numbers of wins, draws and losses."""
     from populations.views.questions.champions import anchor_score, unproven_champions
 
     measured, best = read_exploitability(run.run_dir), run.champions(population)
     return {
         "populations": {
             name: [
-                # Without the path within the run: documents name weights by digest.
+                # Documents name weights by digest, so the path within the run is left out.
                 {key: value for key, value in line._asdict().items() if key != "key"}
                 | {"exploitability": measured.get(line.weights or "")}
                 for line in lines
@@ -68,7 +68,7 @@ def standings_document(run: Inspection, population: str | None) -> Document:
 
 STANDINGS = (
     player("player"),
-    # A title of one blank: it stands behind the name.
+    # The mark follows the name, so the column's title is a blank.
     Column("leader", "mark", " "),
     Column("rating", "elo"),
     Column("rating", "interval", "95%"),
@@ -79,7 +79,7 @@ STANDINGS = (
     Column("agent_steps", "count", "steps"),
     player("parent", drop=1),
     Column("state", "word", drop=2),
-    # Roles are shown only where somebody is no main policy; what a rating means depends on it then.
+    # Rows leave out the role `main`, so this column is shown only in populations with exploiters.
     Column("role", "word"),
     Column("exploitability", drop=3),
     Column("wins", "count", drop=5),
@@ -90,7 +90,7 @@ STANDINGS = (
 
 
 def standing_rows(document: Document) -> list[Row]:
-    """Return the players of all populations."""
+    """Return a row for each player of all populations."""
     populations = document["populations"]
     return [{"population": name, **line} for name, lines in populations.items() for line in lines]
 
@@ -106,13 +106,13 @@ def without_twins(document: Document) -> Document:
 
 
 def standings(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a table per population: rating with interval and record of each player, best first."""
+    """Yield a table per population with the rating and results of each player, best first."""
     for name, lines in document["populations"].items():
         rows = [
             {
                 **line,
                 "leader": MARK if line["champion"] else None,
-                # States and roles that most players have say nothing.
+                # The usual state and role are left out, so that the exceptions stand out.
                 "state": None if line.get("state") == "active" else line.get("state"),
                 "role": None if line.get("role") == "main" else line.get("role"),
             }
@@ -131,19 +131,19 @@ def standings(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _ratings(document: Document) -> dict[Key, object]:
-    """Return the ratings of the players, the best of each population first."""
+    """Return ratings by population and player, the best of each population first."""
     players = document.get("players", ())
     return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
 
 
 def _rank(document: Document) -> Callable[[Key], int]:
-    """Return a function that ranks players: the best first, those without a line last."""
+    """Return a function that ranks players: the best first, those not in the standings last."""
     places = {one: place for place, one in enumerate(_ratings(document))}
     return lambda one: places.get(one, len(places))
 
 
 def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return cells by the player's rating, for one player the worst score first."""
+    """Return results ordered by the player's rank and, for one player, from the worst score on."""
     rank = _rank(document)
 
     def key(row: Row) -> tuple[int, float]:
@@ -154,31 +154,31 @@ def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
 
 
 def is_map(document: Document, room: Room) -> bool:
-    """Return whether the results are shown as a map: there is room for all policies and bots."""
-    # A place per seat would be a map per pair of seats; a limit counts rows of a list.
+    """Return whether the results are shown as a map, which needs room for all policies and bots."""
+    # Results by seat would need a map for each pair of seats, and ``--limit`` requires a list.
     rows = document["payoff"]
     if room.limit is not None or room.is_wide or any("seat" in row for row in rows):
         return False
-    # The players decide, of which a limit cuts off none.
+    # Use the players of the standings for this decision, as a limit may have shortened the rows.
     return room.width >= MAP_WIDTH and 1 < len(_living(_ratings(document))) <= MAP_PLAYERS
 
 
 def _living(players: Iterable[Key]) -> list[Key]:
-    """Return the players that are no ghosts."""
+    """Return the players that are not ghosts; a ghost's name has an "@"."""
     return [one for one in players if "@" not in one[1]]
 
 
 def payoff_document(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
     """Return results between the players of the standings, from evaluation matches.
 
-    ``merged_matches`` are those of weights that are gone, once for each of their seats: they are in
-    no cell, but in the ratings (`populations.league.merging`). ``players`` are those of the
+    ``merged_matches`` counts matches of removed weights, once for each of their seats. They are in
+    no cell, but in the ratings (`populations.league.merging`). ``players`` are the players of the
     standings with their ratings, the best of each population first.
 
     Args:
         run: Run to read.
-        population: Population of the cells' players. None: all.
-        by_seats: Whether each pair of seats has a cell, instead of one over all seats.
+        population: Population of the cells' players; None for all.
+        by_seats: Whether each pair of seats has a cell, instead of one cell for all seats.
     """
     from populations.league.standings import RATING
 
@@ -191,7 +191,7 @@ def payoff_document(run: Inspection, population: str | None, *, by_seats: bool =
     )
     players = [
         {"population": name, **picked(line, "player", *RATING)}
-        # Players of other populations are listed, too: cells name them as opponents.
+        # Include players of other populations, because cells name them as opponents.
         for name, lines in run.standings().items()
         for line in lines
     ]
@@ -227,7 +227,7 @@ RATED = (
 
 
 def payoff(document: Document, room: Room) -> Iterator[Section]:
-    """Yield results of pairs: a map where there is room, else a list, the worst score first."""
+    """Yield results of pairs: a map if it fits, otherwise a list, the worst score first."""
     if is_map(document, room):
         yield _map(document, room)
         return
@@ -250,7 +250,7 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _name(population: object, name: object, room: Room) -> object:
-    """Return a player's name, with its population where several have a bot of this name."""
+    """Return a player's name; a bot's has its population in front if the run has several."""
     if len(room.populations) > 1 and is_external(str(name)):
         return f"{population}/{short_name(str(name), populations=room.populations)}"
     return name
@@ -261,11 +261,11 @@ def _map(document: Document, room: Room) -> Section:
     scores = {sides_of(row): row["score"] for row in document["payoff"]}
     everybody = {one for one, _ in scores}
     living = _living(sorted(everybody))
-    # The best ghosts have the rest of the room.
+    # The remaining places are for the best ghosts.
     ghosts = sorted(everybody - set(living), key=rank)[: MAP_PLAYERS - len(living)]
     players = sorted([*living, *ghosts], key=rank)
     ratings = _ratings(document)
-    # Columns bear the numbers of the lines: names would be too wide.
+    # Names would be too wide for columns, so these have the numbers of the lines as titles.
     columns = [
         Column("number", title="#", is_label=True),
         player("player"),
@@ -297,13 +297,13 @@ def _map(document: Document, room: Room) -> Section:
 def ratings_document(run: Inspection, population: str | None) -> Document:
     """Return the ratings of all evaluated checkpoints, by one fit, and each population's champions.
 
-    A point's ``time`` is when the training that made its checkpoint was given out; null: unknown.
+    A point's ``time`` is that of the training assignment that made its checkpoint; null if unknown.
     """
     from populations.views.questions.champions import champions_of
     from populations.views.questions.inspection import ASSIGNED, rating_points
 
     fit = run.rated
-    # Events are read later than the rows, so that those of all their assignments are among them.
+    # Events are read after the rows, so that they include those of all assignments in the rows.
     assigned = run.reader.events(kinds=ASSIGNED)
     points = rating_points(fit, assigned=assigned)
     return {
@@ -326,7 +326,7 @@ RATINGS = (
 
 
 def rating_rows(document: Document) -> list[Row]:
-    """Return the points of all curves."""
+    """Return a row for each point of all curves."""
     populations = document["populations"]
     return [
         {"population": name, "player": line["player"], **point}
@@ -337,7 +337,7 @@ def rating_rows(document: Document) -> list[Row]:
 
 
 def ratings(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a curve per policy with its best and its last rating, and the champions."""
+    """Yield a table with a rating curve of each policy, and lines about the champions."""
     for name, lines in document["populations"].items():
         points = [point for line in lines for point in line["points"]]
         if not points:
@@ -385,7 +385,7 @@ def _rating_row(line: Row, scale: Row) -> Row:
 
 
 def _leader(spans: Sequence[Row], population: object) -> Line:
-    """Return who leads a population, since when, and how many led it before."""
+    """Return a line about a population's champion, its time as such, and the number of changes."""
     own = [span for span in spans if span["population"] == population]
     until = "now" if own[-1]["until"] is None else "{until:time} UTC"
     return Line(
@@ -398,10 +398,10 @@ def _leader(spans: Sequence[Row], population: object) -> Line:
 def mixture_document(run: Inspection, population: str | None) -> Document:
     """Return the members of each population's Nash mixture, the most probable first.
 
-    ``populations`` has each one's ``cyclicity`` (the share of results that no rating can express;
-    null before a fit), ``num_players`` that were weighed, and ``worst_score``, the expected score
-    against the strongest of the weighed opponents. Where there is no mixture, ``reason`` says why,
-    and the two are null.
+    ``populations`` has, for each population, ``cyclicity`` (the share of results that no rating can
+    express; null before a fit), ``num_players`` that were considered, and ``worst_score``, the
+    expected score against the strongest of these players. If there is no mixture, ``reason`` says
+    why, and the last two are null.
     """
     from populations.league.standings import RATING
 
@@ -444,7 +444,7 @@ MIXTURE = (
 
 
 def mixture(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the members of each Nash mixture, and how good it is."""
+    """Yield the members of each Nash mixture, and its score against the strongest player."""
     rows = document["mixture"]
     for name, line in document["populations"].items():
         own = [row for row in rows if row["population"] == name]
@@ -464,7 +464,7 @@ def mixture(document: Document, room: Room) -> Iterator[Section]:
 
 
 def cross_play_document(run: Inspection, population: str | None) -> Document:
-    """Return how each policy does beside each partner, where teammates are mixed."""
+    """Return the results of each policy with each partner, in runs that mix teammates."""
     from populations.views.questions.results import cross_play as played
 
     rows = played(run.reader.all_tallies(), league=run.league)
@@ -481,7 +481,7 @@ CROSS_PLAY = (
 
 
 def calibration_document(run: Inspection, population: str | None) -> Document:
-    """Return predicted beside observed scores, the worst pair first."""
+    """Return predicted and observed scores of pairs, the pair with the largest deviation first."""
     from populations.views.questions.results import calibrations
 
     names = run.names()
@@ -491,7 +491,7 @@ def calibration_document(run: Inspection, population: str | None) -> Document:
         for (first, second), one in pairs.items()
         if population in (None, first[0], second[0])
     ]
-    # Unknown deviations last, with those of 0.
+    # Pairs with an unknown deviation come last, like those with a deviation of 0.
     shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Views of what happened: games, checkpoints, events."""
+"""Views of the history of a run: games, checkpoints, events."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
 KIND_WIDTH = 100
-"""Characters of a line from which on kinds have a column."""
+"""Width of the screen, in characters, from which the kinds of events have a column."""
 
 
 def events_document(
     run: Inspection, population: str | None, *, kinds: Sequence[str] | None = None
 ) -> Document:
-    """Return every decision with its reason and numbers, oldest first.
+    """Return every event with its reason and data, oldest first.
 
     Args:
         run: Run to read.
-        population: Population of the events' subjects. None: all.
-        kinds: Kinds of the events. None: all.
+        population: Population of the events' subjects; None for all.
+        kinds: Kinds of events to return; None for all.
     """
     return {"events": run.events(population, kinds=kinds)}
 
@@ -53,12 +53,12 @@ EVENTS = (
 
 
 def has_kinds(room: Room) -> bool:
-    """Return whether kinds of events have a column."""
+    """Return whether there is room for a column with the kinds of events."""
     return room.width >= KIND_WIDTH or room.is_wide
 
 
 def events(document: Document, room: Room) -> Iterator[Section]:
-    """Yield each decision as a sentence, oldest first."""
+    """Yield a table of events as sentences, oldest first."""
     rows = document["events"]
     dates = sorted({str(row["time"])[:10] for row in rows if row["time"]})
     columns = [one for one in EVENTS if one.key != "kind" or has_kinds(room)]
@@ -67,12 +67,12 @@ def events(document: Document, room: Room) -> Iterator[Section]:
 
 
 def checkpoints_document(run: Inspection, population: str | None) -> Document:
-    """Return every recorded checkpoint and ghost; ``pins`` says why a kept checkpoint stays."""
+    """Return every recorded checkpoint and ghost; ``pins`` has reasons to retain a checkpoint."""
     from populations.views.questions.checkpoints import pins_of
 
     pins = pins_of(run.league, section=run.run_file.config.checkpoints)
     checkpoints = [
-        # The name by which commands take it; none that is not kept.
+        # This is the name that commands accept; a removed checkpoint has none.
         {
             "player": ghost_id(row.policy, agent_steps=row.agent_steps)
             if row.key in pins
@@ -81,7 +81,7 @@ def checkpoints_document(run: Inspection, population: str | None) -> Document:
             "pins": list(pins.get(row.key, ())),
         }
         for row in run.tables.checkpoints.values()
-        # A policy's id is its population and number.
+        # A policy's id consists of its population and its number.
         if population in (None, row.policy.split("/")[0])
     ]
     ghosts = [
@@ -99,26 +99,26 @@ CHECKPOINTS = (
     Column("learner_updates", title="updates"),
     Column("state", "word"),
     Column("pins", "word", drop=1),
-    # Commands take a name; the digest tells apart what has none.
+    # Removed checkpoints have no name, so the digest identifies them.
     Column("digest", "digest", is_label=True),
 )
 
 
 def checkpoint_rows(document: Document) -> list[Row]:
-    """Return the checkpoints as they are shown."""
+    """Return a row for each checkpoint, with the columns that are shown."""
     return [{**row, "pins": " ".join(row["pins"]) or None} for row in document["checkpoints"]]
 
 
 def newest_checkpoints(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return checkpoints in the order in which they are shown."""
+    """Return checkpoints in the order of the view: present ones first, then the newest."""
     return sorted(rows, key=lambda row: (row["state"] != "present", -row["assignment_id"]))
 
 
 def games_document(run: Inspection, population: str | None) -> Document:
-    """Return the evaluation games that are kept, the newest first.
+    """Return the recorded evaluation games, the newest first.
 
-    ``margins`` says how each ended for the players in their order: points of a side less those of
-    the best other one; in cooperation the return.
+    ``margins`` has, for each player in order, the points of its side minus those of the best other
+    side; in cooperation, the return.
     """
     seats = run.league.seats
     games: list[Row] = [
@@ -150,7 +150,7 @@ GAMES = (
 
 
 def games(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the games that are kept, the newest first."""
+    """Yield a table of the recorded games, the newest first."""
     rows = document["games"]
     none = "no games yet: each evaluation leaves some, if replays.keep is not 0"
     yield Section(
@@ -181,11 +181,11 @@ DECISIONS = (
 
 
 def game(document: Document, *, at: int | None = None) -> Iterator[Section]:
-    """Yield who played, how it ended, and each step: what it showed, and who decided what.
+    """Yield the players and result of a game, and each step with its picture and decisions.
 
     Args:
-        document: Game that was told.
-        at: The one step to show; None: all.
+        document: Document of a replayed game.
+        at: Number of the step to show; None for all steps.
     """
     steps = document["steps"]
     turned = document["turned"]
@@ -220,7 +220,7 @@ def _step(step: Row, *, is_turn: bool) -> Section:
 
 def _decision(row: Row, moves: Mapping[str, str]) -> Row:
     def name(action: object) -> object:
-        # A game of which nothing could be drawn has numbers alone.
+        # Without a drawing of the game, actions have no names, only numbers.
         return moves.get(str(action), action)
 
     beside = row.get("beside") or {}

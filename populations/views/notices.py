@@ -1,4 +1,4 @@
-"""Lines about a run that several commands print: its alerts, and when ratings mislead."""
+"""Lines that several commands print about a run: its alerts, and warnings about its ratings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from arena.types import RANDOM_BOT
 from populations.views.parts import Document
 
-# Leagues without cycles or styles read 0.00.
+# Leagues without cycles or styles of play have a cyclicity of 0.00.
 CYCLIC = 0.25
-"""Cyclicity above which more than a quarter of the results depends on the pairing."""
+"""Cyclicity (share of results that ratings cannot express) above which a warning is shown."""
 
 
 def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iterator[str]:
-    """Yield a line for each population that ratings order badly.
+    """Yield a warning for each population whose players cannot be ordered by ratings.
 
     Args:
-        cyclicity: Cyclicity of each population; None: unknown.
-        run: The run's directory.
+        cyclicity: Cyclicity of each population; None if unknown.
+        run: Directory of the run.
     """
     for population, share in cyclicity.items():
         if share is not None and share > CYCLIC:
@@ -30,11 +30,11 @@ def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iter
 
 
 def misfit_warnings(fits: Mapping[str, Document], *, run: Path) -> Iterator[str]:
-    """Yield a line for each population whose results are not what its ratings promise.
+    """Yield a warning for each population whose results differ from its ratings' predictions.
 
     Args:
         fits: Fit of each population, from `Inspection.fits`.
-        run: The run's directory.
+        run: Directory of the run.
     """
     from populations.ratings.fitting.misfit import MISFIT
 
@@ -44,7 +44,7 @@ def misfit_warnings(fits: Mapping[str, Document], *, run: Path) -> Iterator[str]
                 "a pair": fit["pair_deviation"],
                 f"against {RANDOM_BOT}": fit["anchor_deviation"],
             }
-            # The rounded number would be 0 below half an Elo.
+            # Leave out deviations that would be shown as 0 Elo.
             parts = [f"{elo:.0f} Elo {where}" for where, elo in deviations.items() if elo >= 0.5]
             off = (
                 f"are {' and '.join(parts)} off its ratings"
@@ -59,7 +59,7 @@ def misfit_warnings(fits: Mapping[str, Document], *, run: Path) -> Iterator[str]
 
 
 def anchor_text(anchor: Document) -> str:
-    """Return what a player has won against the anchor itself.
+    """Return a player's score against the anchor of the ratings, in words.
 
     Args:
         anchor: Document of `populations.views.questions.champions.anchor_score`.
@@ -72,18 +72,20 @@ def anchor_text(anchor: Document) -> str:
 
 
 def told_of(champion: Document) -> Iterator[str]:
-    """Yield what a champion has won against the anchor itself, and why it may not be better."""
+    """Yield lines about a champion's score against the anchor, and why it may be no better than
+    untrained.
+    """
     if anchor := champion.get("anchor"):
         yield anchor_text(anchor)
     yield from unproven_lines([champion["unproven"]])
 
 
 def unproven_lines(unproven: Iterable[Document | None]) -> Iterator[str]:
-    """Yield lines about champions that are not surely better than untrained, and why.
+    """Yield lines about champions that are not proved better than an untrained policy.
 
     Args:
-        unproven: Findings about each, of `populations.views.questions.champions`; None: it is
-            better.
+        unproven: For each champion, the result of `populations.views.questions.champions.unproven`,
+            or None if it is better.
     """
     for one in unproven:
         if one is not None:
@@ -94,12 +96,12 @@ def unproven_lines(unproven: Iterable[Document | None]) -> Iterator[str]:
 
 
 def alert_lines(status: Document) -> list[str]:
-    """Return a line for each alert that holds: what is wrong, and what to do."""
+    """Return a line for each active alert: the problem, and advice."""
     return [f"alert: {one['name']}: {one['what']}. {one['advice']}" for one in alerts_of(status)]
 
 
 def alerts_of(status: Document) -> list[Document]:
-    """Return the alerts that hold, as a run's status lists them."""
+    """Return the active alerts in a run's status."""
     alerts = status.get("alerts")
     listed = alerts if isinstance(alerts, list) else ()
     return [one for one in listed if isinstance(one, Mapping)]

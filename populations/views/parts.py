@@ -1,6 +1,7 @@
 """Parts of a view, the same for every medium: columns with kinds, tables, lines, trees, sections.
 
-Nothing here is text yet: a kind says what a value is, and `tools.show` how a medium shows it.
+Values are not formatted here: a column's kind says what a value means, and `tools.show` renders it
+for terminal, page or file.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ Kind = Literal[
     "word",  # any value, as texts at the left
     "mark",  # character behind a name
     "player",  # name of a player or learner
-    "game",  # id of a game that is kept
+    "game",  # id of a recorded game
     "players",  # names, one after the other
-    "versus",  # names of those that play against each other
+    "versus",  # names of the players of a match
     "elo",  # rating without decimals
     "signed",  # difference with its sign, without decimals
-    "interval",  # 95% interval of the rating of this key
+    "interval",  # 95% interval of the rating with this key
     "error",  # point with a rating and half of its interval
     "ranks",  # ranks that a player may have
     "count",  # number of things in few characters
     "share",  # share or score, three decimals
-    "shares",  # 95% interval of the share of this key
+    "shares",  # 95% interval of the share with this key
     "percent",  # share in percent, one decimal
     "percents",  # share in whole percent
     "parameter",  # hyperparameter
@@ -37,31 +38,31 @@ Kind = Literal[
     "digest",  # first characters of a digest
     "exact",  # value as a configuration writes it
     "listed",  # object, as names and values
-    "sentence",  # text in several lines if need be
+    "sentence",  # text that may take several lines
     "event",  # row of an event: its sentence, or its data
     "curve",  # ratings over agent steps, drawn with characters
     "lines",  # lines, one after the other
-    "path",  # lines, each of which follows from the one before
+    "path",  # lines joined by arrows, such as a lineage
 ]
 
 MAX_CELL = 28
-"""Most characters of a name or another cell that is not the text of a row."""
+"""Default maximum width of a cell in characters."""
 
 SIDES = ("first", "second")
-"""Runs of a comparison, as its rows name them."""
+"""Keys of the two runs in rows of a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Room that a medium has for a view.
+    """Space and other properties of the medium that shows a view.
 
     Attributes:
         width: Characters of a line.
         is_wide: Whether everything is shown, however wide.
         populations: Names of the run's populations.
         is_ascii: Whether the stream's encoding lacks blocks and arrows.
-        limit: Most rows of a table that were asked for. None: what there is room for.
-        more: Word for the command line that shows what there is no room for.
+        limit: Requested maximum number of rows of a table; None for as many as fit.
+        more: Option of the command line that shows what does not fit.
     """
 
     width: int
@@ -72,7 +73,7 @@ class Room:
     more: str = "--wide"
 
     def cut(self, text: str, most: int) -> str:
-        """Return a text shortened at its end to so many characters, unless everything is shown."""
+        """Return a text shortened to ``most`` characters, unless ``is_wide``."""
         if self.is_wide or len(text) <= most:
             return text
         dots = "..." if self.is_ascii else "…"
@@ -84,13 +85,13 @@ class Column:
     """Column of a table.
 
     Attributes:
-        key: Key of a row.
-        kind: Kind of its values.
-        title: Title; empty: the key.
-        drop: Column with the highest is left out first where there is no room; 0: never left out.
-        is_label: Whether it says what the row is about, so that it stays though it is constant.
-        most: Most characters of a cell.
-        pair: Key of the two players whose games a page's cells lead to; empty: they lead nowhere.
+        key: Key of the value in a row.
+        kind: Kind of the values.
+        title: Title; empty uses the key.
+        drop: Without room, the column with the highest number is left out first; 0 is never.
+        is_label: Whether it identifies the row, so that it is shown even if it is constant.
+        most: Maximum width of a cell in characters.
+        pair: Key of two players in a row; on a page, a cell links to their games. Empty: no link.
     """
 
     key: str
@@ -112,11 +113,11 @@ class Line:
     """Line of text about a row.
 
     Attributes:
-        template: Text with a field for each value, ``{key}`` or ``{key:kind}``. Pieces behind a
-            ``|`` stand where all their values are known.
+        template: Text with a field for each value, ``{key}`` or ``{key:kind}``, in pieces separated
+            by ``|``. A piece is left out if one of its values is unknown.
         row: Values by key.
-        most_lines: Most lines of a screen that it takes; 0: as many as it needs.
-        hint: Words for a command line that show more; other media leave them out.
+        most_lines: Maximum number of lines on a screen; 0 for no limit.
+        hint: Arguments of the command line that show more; only terminals show it.
     """
 
     template: str
@@ -130,10 +131,10 @@ class Table:
     """Table of rows.
 
     Attributes:
-        columns: Columns, in order; ones that no row has are left out.
+        columns: Columns, in order; a column for which no row has a value is left out.
         rows: Rows, in order.
-        copied: Template of a row as one line of text, where people can copy it; empty: none.
-        anchor: Template of a row's name in addresses; empty: it has none.
+        copied: Template of the text that a page's button copies for a row; empty for no button.
+        anchor: Template of a row's fragment in a page's address; empty for none.
     """
 
     columns: Sequence[Column]
@@ -144,10 +145,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Names with a value each.
+    """List of names, each with a value.
 
     Attributes:
-        rows: Name and value of each; a name that is empty goes on with the one above.
+        rows: Names and values; an empty name continues the row above.
     """
 
     rows: Sequence[tuple[str, Line]]
@@ -155,11 +156,11 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Values of two runs beside each other.
+    """Table of the values of two runs, side by side.
 
     Attributes:
         labels: Names of the runs.
-        rows: Key, kind, and the value of each run.
+        rows: Key, kind, value of the first run, and value of the second run.
     """
 
     labels: Sequence[str]
@@ -168,11 +169,11 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Line with what follows from it.
+    """Line with branches below it.
 
     Attributes:
         line: The line.
-        branches: Lines that follow from it, in order.
+        branches: Trees below the line, in order.
     """
 
     line: Line
@@ -184,15 +185,15 @@ class Section:
     """Part of a view under one title.
 
     Attributes:
-        title: Its title. None: it goes on with what is above.
-        body: Table or another part. None: lines alone.
+        title: Title; None if it continues the section above.
+        body: Table or another part; None if the section has only lines.
         above: Lines between title and body.
         below: Lines below the body.
-        command: Command of a shell, to copy.
-        about: Paragraph about how to read it, where there is room for that.
-        chart: Specification of a chart, where charts can be drawn, or a picture. None: neither.
-        csv: Name of its rows as CSV; empty: those of the view.
-        is_alert: Whether it asks for attention.
+        command: Shell command for users to copy; empty for none.
+        about: Paragraph that explains how to read the section; only pages show it.
+        chart: Specification of a chart, or a picture, for media that can draw; None for neither.
+        csv: Name of its rows as CSV; empty for the rows of the view.
+        is_alert: Whether it is highlighted because it needs attention.
     """
 
     title: Line | None = None
@@ -207,21 +208,21 @@ class Section:
 
 
 def picked(value: object, *keys: str) -> dict[str, Any]:
-    """Return some attributes of a row as documents have them; of None each is None."""
+    """Return some attributes of an object as a dict; the values are None if the object is None."""
     return {key: None if value is None else getattr(value, key) for key in keys}
 
 
 def hidden(number: int, what: str, *, hint: str = "--wide shows all") -> list[Line]:
-    """Return a line about rows that are not shown, if there are any."""
+    """Return a line with the number of rows that are not shown; no line if all are."""
     line = Line(f"{{hidden}} {what} hidden", {"hidden": number}, hint=hint)
     return [line] if number > 0 else []
 
 
 def said(text: object, *, most_lines: int = 0) -> Line:
-    """Return a line of a text that is there already."""
+    """Return a line with a finished text, which may have braces."""
     return Line("{text}", {"text": text}, most_lines)
 
 
 def player(key: str, title: str = "", *, drop: int = 0) -> Column:
-    """Return a column of players' names."""
+    """Return a column of players' names, which is a label of its rows."""
     return Column(key, "player", title, drop=drop, is_label=True)

@@ -1,4 +1,4 @@
-"""Views of single players: the champions, and the life of any policy or ghost."""
+"""Views of single players: the champions, and the history of any policy or ghost."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
 OPPONENTS = 10
-"""Opponents of a champion that are shown."""
+"""Number of a champion's opponents that are shown by default."""
 
 LED = "leads| since {since:time} UTC|, after {changes} changes of the lead"
-"""A champion's lead; a rewind, which is made while nothing runs, may have left it that."""
+"""Template of a champion's lead; after a rewind the time of a new champion may be unknown."""
 
 NEXT = "next: {next:player}, {lead:elo} Elo behind|, 95% {lead_low:signed}..{lead_high:signed}"
 STEP = "{policy:player} ({cause} at {begin:count})"
 
 CAUSES = {"exploit": "copy", "explore": "change"}
-"""Words for causes of generations."""
+"""Words for causes of generations; other causes are shown as they are."""
 
 
 def champion_document(run: Inspection, population: str | None) -> Document:
     """Return the champion of each population that has one.
 
     ``lead`` is its rating difference to the next player with other weights, by one fit, with the
-    interval of the difference. ``opponents`` are the players that it met in evaluation, the worst
-    score first, with Wilson's 95% interval. ``unproven`` is null where it is surely better than
-    untrained (`populations.views.questions.champions`). ``line`` is the training behind its
+    interval of the difference. ``opponents`` are its opponents in evaluation, the worst score
+    first, with Wilson's 95% interval. ``unproven`` is null if it is proved better than untrained
+    weights (`populations.views.questions.champions`). ``line`` has the generations that trained its
     weights, oldest first.
     """
     from populations.league.standings import RATING
@@ -67,7 +67,7 @@ def champion_document(run: Inspection, population: str | None) -> Document:
                 "population": name,
                 **picked(best, "player", "generation", "agent_steps", "evaluated_agent_steps"),
                 **picked(best, "checkpoint", "weights", *RATING),
-                # Null where the journal has not recorded yet that it leads.
+                # The time is null if the journal has no event yet about this champion.
                 "since": last.get("since") if last.get("player") == best.player else None,
                 "changes": max(len(history) - 1, 0),
                 **of.lead(name, best, found[name], run.rated),
@@ -93,7 +93,7 @@ RESULTS = (
 
 
 def opponent_rows(document: Document) -> list[Row]:
-    """Return what each champion scores against its opponents."""
+    """Return a row for each opponent of each champion."""
     return [
         {"population": one["population"], "player": one["player"], **row}
         for one in document["champions"]
@@ -102,7 +102,7 @@ def opponent_rows(document: Document) -> list[Row]:
 
 
 def champion(document: Document, room: Room) -> Iterator[Section]:
-    """Yield since when each champion leads, by how much, its line of copies, and its results."""
+    """Yield each champion with the time and size of its lead, its origin, and its results."""
     champions = document["champions"]
     if not champions:
         none = "no champion yet: there is one after the first fit of evaluation matches"
@@ -135,14 +135,14 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
 
 
 def why_document(run: Inspection, population: str | None, *, player: str | None = None) -> Document:
-    """Return the life of a player, oldest first.
+    """Return the history of a player, oldest first.
 
-    An entry has ``time``, ``agent_steps`` (null: its event does not say it), ``generation``,
-    ``kind`` (of the event; ``gained`` sums up a generation), ``sentence`` and ``data``. The life of
-    a ghost is that of its policy until its agent steps, and what happened to itself.
+    An entry has ``time``, ``agent_steps`` (null if its event has none), ``generation``, ``kind``
+    (of the event; ``gained`` sums up a generation), ``sentence`` and ``data``. The history of a
+    ghost is that of its policy until its agent steps, and the events about the ghost.
 
     Raises:
-        ConfigError: If no player is named, or the run has no such one.
+        ConfigError: If no player is named, or the run has no such player.
     """
     if player is None:
         raise ConfigError("the view why needs a player, such as player/p003 or p003@120000")

@@ -1,4 +1,4 @@
-"""Views of a run itself: its state, and what its learners do."""
+"""Views of a run itself: its state, and the work of its learners."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ KINDS: Mapping[str, Kind] = {
     "elapsed_s": "duration",
     "quarantined": "players",
 }
-"""Kinds of figures that are not written as any value is."""
+"""Kinds of numbers in the status, if they are not plain values."""
 
 NESTED = ("alerts", "champion", "learners", "learners_waiting")
 RATED = "{player:player}, rating {rating:elo}|, 95% {rating:interval}"
 TITLES = {"elapsed_s": "elapsed", "exploits": "copies"}
-"""Words for figures whose keys are others."""
+"""Titles of numbers, if they differ from their keys."""
 
 
 def title_of(key: str) -> str:
-    """Return the words for a figure, by its key in documents."""
+    """Return the title of a number by its key in documents."""
     return TITLES.get(key, key.replace("_", " "))
 
 
 def status_document(run: Inspection, population: str | None) -> Document:
-    """Return the state of the run: committed counts, and live figures while it runs."""
+    """Return the state of the run: committed counts and, while it runs, live numbers."""
     from populations.league.standings import RATING
     from populations.storage.status import read_status
     from populations.views.questions.champions import anchor_score, unproven
@@ -55,10 +55,10 @@ def status_document(run: Inspection, population: str | None) -> Document:
     tables, row = run.tables, run.tables.run
     holder = lock_holder(run.run_dir)
     state: str = row.state
-    # The kernel frees the lock when its holder dies, so the journal's word is out of date.
+    # The kernel releases the lock when a controller dies, so the state in the journal is outdated.
     if row.state == "running" and holder is None:
         state = "crashed"
-    # A dead controller's last figures would pass for live ones.
+    # Without a controller, its last status must not be shown as live.
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
     return {
         "state": state,
@@ -91,7 +91,7 @@ def status_document(run: Inspection, population: str | None) -> Document:
 
 
 def _parameters(run: Inspection) -> Document:
-    """Return the number of weights of each population's networks, which are all alike."""
+    """Return the number of parameters of each population's networks, which all have one shape."""
     from arena.checkpoints.shapes import num_parameters
 
     newest = {p.population: p.checkpoint for p in run.tables.policies.values() if p.checkpoint}
@@ -99,7 +99,7 @@ def _parameters(run: Inspection) -> Document:
 
 
 def _lesson(run: Inspection) -> Document | None:
-    """Return the lesson that is trained in, counted from 1, and its end; None: there is none."""
+    """Return the current lesson, counted from 1, with its settings; None without a curriculum."""
     lessons, index = run.run_file.config.environment.curriculum, run.tables.run.lesson
     if not lessons:
         return None
@@ -107,9 +107,9 @@ def _lesson(run: Inspection) -> Document | None:
 
 
 def _evaluation(run: Inspection) -> Document:
-    """Return evaluation's share of learner seconds when training ended last, else until now."""
+    """Return the configured and the actual share of evaluation in learner time, in training."""
     row = run.tables.run
-    # The share asked for ends with training: final matches would raise the journal's.
+    # The configured share applies to training; final matches would raise the share in the journal.
     reached = row.share_reached
     spent_s = row.training_s + row.evaluation_s
     if reached is None and spent_s > 0.0:
@@ -118,7 +118,7 @@ def _evaluation(run: Inspection) -> Document:
 
 
 def _pbt(run: Inspection) -> Document:
-    """Count decisions of PBT that were due and made, with reasons for those that wait."""
+    """Return numbers of PBT's decisions that were due and made, and reasons for postponements."""
     from populations.pbt.scheduler import decisions_document
 
     config = run.run_file.config
@@ -127,15 +127,15 @@ def _pbt(run: Inspection) -> Document:
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
-    """Return the alerts: by the live figures, else by the rows."""
+    """Return the active alerts: those of the live status or, without one, those of the rows."""
     from populations.controller.indexes.alert_kinds import resumed
     from populations.controller.server.live_status import STORAGE, paused_alert
 
     if isinstance(told := live.get("alerts"), list) and told:
         return told
     alerts: list[Any] = resumed(run.tables.alerts.values()).documents()
-    # A full disk may have refused the live figures, too, so its alert is derived from events. The
-    # last one of these decides: after the others it has recovered.
+    # A full disk may have refused the live status, too, so its alert is derived from events. The
+    # last event of these kinds decides, as the other kinds mean that the disk has recovered.
     kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]
     last = run.reader.events(kinds=kinds, limit=1, newest=True)
     if is_running and last and last[0].kind in (STORAGE, "paused"):
@@ -145,14 +145,14 @@ def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> l
 
 
 def status_rows(document: Document) -> list[Row]:
-    """Return a row for each figure."""
+    """Return a row for each key of the status."""
     lines = alert_lines(document)
     shown = {**document, "alerts": "  ".join(lines) or None}
     return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
 
 
 def status(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the state as pairs; alerts first, because they ask for something."""
+    """Yield alerts first, because they require action, and then the state as pairs."""
     if alerts := alert_lines(document):
         yield Section(below=[said(text, most_lines=4) for text in alerts], is_alert=True)
     yield Section(body=Pairs([*_figures(document, room)]))
@@ -165,7 +165,7 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
         kind = KINDS.get(key, "listed" if isinstance(value, Mapping) else "value")
         yield title_of(key), Line(f"{{value:{kind}}}", {"value": value})
     for name, best in document.get("champion", {}).items():
-        # Names of populations only where there are several.
+        # The name of the population is needed only if there are several.
         of = f" of {name}" if len(room.populations) > 1 else ""
         yield f"champion{of}", Line(RATED, best)
         yield from (("", said(line.strip())) for line in told_of(best))
@@ -180,14 +180,14 @@ def learners_document(run: Inspection, population: str | None) -> Document:
     """Return each learner that has joined, oldest first.
 
     Shares are of the time from joining to leaving (or to the run's last event); ``share_waiting``
-    is what no committed assignment took. ``speeds`` are agent steps per second by population, and
-    ``match_s`` seconds of an evaluation match, as measured lately: budgets and the choice of who
-    evaluates follow them. ``restarts`` counts learners before it in its slot.
+    is the time without a committed assignment. ``speeds`` are agent steps per second by population,
+    and ``match_s`` seconds of an evaluation match, both measured recently: budgets of training and
+    the choice of evaluating learners follow them. ``restarts`` counts earlier learners in its slot.
     Learners of one ``group`` have proved equal results; groups are numbered from 1 in the order of
-    their first learners.
-    ``learners_waiting`` counts those that are not among them yet, as the cluster has no room.
+    their first learners. ``learners_waiting`` counts learners that have not started, as the cluster
+    has no room for them.
     """
-    del population  # A learner works for all of them.
+    del population  # A learner works for all populations.
     from populations.views.questions.learners import KINDS, accounts
 
     events = run.reader.events(kinds=KINDS)
@@ -210,7 +210,7 @@ LEARNERS = (
     Column("restarts", drop=1),
     Column("host", "word", drop=2),
     Column("device", "word", drop=3),
-    # Learners have a group only in a run that others can join.
+    # Learners have a group only in a run that learners of other machines can join.
     Column("group", drop=3),
     Column("assignments", "count", drop=4),
     Column("matches", "count", drop=5),
@@ -218,7 +218,7 @@ LEARNERS = (
 
 
 def learners(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a table of learners, and a line for each about its work and its faults."""
+    """Yield a table of learners, and a line about the work and the faults of each one."""
     rows = document["learners"]
     if waiting := document.get("learners_waiting"):
         more = "{n} more wait for a place to run: the cluster has no room for them"
@@ -234,10 +234,10 @@ def learners(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _work(row: Row) -> Line | None:
-    """Return what a learner does, waits for, or why it went away, and its last fault."""
+    """Return a line about a learner's work, or why it waits or has left, and its last fault."""
     parts: list[str] = []
     if row.get("doing"):
-        # Steps so far; an evaluation counts those of its matches.
+        # The progress is in agent steps, and for an evaluation in steps of its matches.
         done = "|, {progress:count} steps so far|, since {since:time} UTC|"
         parts.append("{doing}| {policies:players}" + done)
     if row.get("waits_for"):

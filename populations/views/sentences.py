@@ -1,7 +1,7 @@
 """Events as plain English, each in one sentence with its numbers.
 
-An event's document is data: what users and other machines wrote stands in its sentence as they
-wrote it, on one line and cut off where it is long. Readers escape it as they escape the data.
+A sentence may include texts of users and other machines, shortened to one line but not escaped, so
+readers must escape it as they escape the data.
 
 Tests: `tests/populations/views/test_sentences.py`.
 """
@@ -17,8 +17,8 @@ from populations.views.wording import Data, Name, changes, fields, listed, text,
 FIXED = ("sequence", "time", "kind", "subject", "sentence")
 """Keys of an event's document that are not its data."""
 
-# An event keeps the numbers that decided. Sentences stand beside ratings of now, on another scale,
-# so each that has a rating says which fit it is of.
+# An event has the ratings of its time. Sentences are shown next to present ratings, which are on
+# another scale, so a sentence with a rating says that it is by the fit of then.
 
 _STANDING = (
     " (rank {rank} of {num_ranked}, {rating:elo} Elo by the fit of then, {num_matches:count} "
@@ -173,13 +173,13 @@ SENTENCES: Mapping[str, str] = {
     "alert": "Alert {name}| about {subject:player}: {what}|~: {what}",
     "alert_cleared": "Alert {name}| about {subject:player}| is over",
 }
-"""Sentences of all kinds of events, as `populations.views.wording.told` takes them."""
+"""Templates of all kinds of events, for `populations.views.wording.told`."""
 
 
 def sentence(event: Data, *, name: Name = str) -> str:
     """Return an event as one sentence.
 
-    An event of an unknown kind (of another release) is told by its kind and data.
+    For an event of an unknown kind (of another release) the sentence has its kind and data.
 
     Args:
         event: Document of the event, as the view ``events`` has it.
@@ -193,7 +193,7 @@ def sentence(event: Data, *, name: Name = str) -> str:
 
 
 def event_document(row: EventRow) -> Document:
-    """Return an event as plain data: its data beside what every event has, and its sentence."""
+    """Return an event as plain data: its data, the keys that every event has, and its sentence."""
     document: Document = {
         "sequence": row.sequence,
         "time": row.time,
@@ -201,25 +201,25 @@ def event_document(row: EventRow) -> Document:
         "subject": row.subject,
         **row.data,
     }
-    # The sentence has the row's own kind and subject: data may have such keys, too.
+    # An event's data may have keys `kind` and `subject`, too; the sentence needs the row's.
     about = {**document, "kind": row.kind, "subject": row.subject}
     return {**document, "sentence": sentence(about)}
 
 
 def _rivals(event: Data, _: Name) -> Json:
-    """Return the opponents of a training assignment, each once."""
+    """Return the names of a training assignment's opponents, without duplicates."""
     policies = set(texts(event.get("policies")))
     opponents: list[str] = []
     seatings = event.get("opponents")
     for seating in seatings if isinstance(seatings, list) else ():
         others = [one for one in texts(seating) if one not in policies]
-        # A policy in every seat plays itself; beside others its own seats are no opponents.
+        # A policy in every seat plays itself. With other players, its own seats are no opponents.
         opponents += others or ["itself"] * (len(policies) == 1)
     return list(dict.fromkeys(opponents))
 
 
 def _leaders(event: Data, name: Name) -> Json:
-    """Return the champions of populations with their ratings, in words."""
+    """Return the champion of each population with its rating, in words; None if unknown."""
     champions = event.get("champions")
     if not isinstance(champions, Mapping):
         return None
@@ -233,7 +233,7 @@ def _leaders(event: Data, name: Name) -> Json:
 
 
 def data_of(event: Data) -> Document:
-    """Return the data of an event's document."""
+    """Return the keys of an event's document that are its data."""
     return {key: value for key, value in event.items() if key not in FIXED}
 
 
@@ -244,11 +244,11 @@ DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
     "players": lambda event, _: list(dict.fromkeys(texts(event.get("pairings")))),
     "leaders": _leaders,
 }
-"""Fields that are made of several keys of an event."""
+"""Fields of templates that are computed from several keys of an event."""
 
 
 def _plain(kind: str, event: Data) -> str:
-    """Return an event's kind, subject and data."""
+    """Return an event's kind, subject and data in words, for kinds without a template."""
     about = text(event.get("subject"))
     values = listed(f"{text(key)} {text(value) or '-'}" for key, value in data_of(event).items())
     head = text(kind.replace("_", " ")) or "event"

@@ -1,7 +1,7 @@
-"""Views of what training does: lineage, hyperparameters, metrics, matches, openings.
+"""Views of training: lineage, hyperparameters, metrics, matches, openings.
 
-In a family tree a life is what a policy lives between two copies: its generations whose weights are
-its own.
+In the lineage a *life* is the time of a policy between two copies: consecutive generations that
+continue from the policy's own weights.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
 MAX_LIVES = 30
-"""Lives from which on only those that have living descendants are shown."""
+"""Number of lives above which only those with living descendants are shown."""
 
 Lives = dict[str, list[Row]]
-"""Generations of each life, by the entrant of the first."""
+"""Generations of each life, by the entrant of its first generation."""
 
 LAST_CHANGES = 5
-"""Changes of hyperparameters that are shown."""
+"""Number of changes of hyperparameters that are shown."""
 
 
 def lineage_document(run: Inspection, population: str | None) -> Document:
     """Return the origin of each policy's weights: copies, and every generation of every policy.
 
-    ``started`` is the time of the run's first event, ``rating`` a policy's rating now.
+    ``started`` is the time of the run's first event, and ``rating`` a policy's present rating.
     """
     from populations.views.questions.lives import generations_of
 
@@ -79,7 +79,7 @@ def lineage_document(run: Inspection, population: str | None) -> Document:
 
 
 def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
-    """Return the lives, and the life of each generation, by entrants.
+    """Return the lives, and the first entrant of each generation's life by entrant.
 
     Args:
         generations: Generations in order of beginning.
@@ -88,7 +88,8 @@ def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
     life_of: dict[str, str] = {}
     for row in generations:
         entrant, parent = str(row["entrant"]), row["parent"]
-        # A policy goes on with its own weights where the parent is one of its generations.
+        # A generation continues the policy's life if its parent is an earlier generation of the
+        # same policy.
         goes_on = parent is not None and str(parent).split("#")[0] == row["policy"]
         first = life_of.get(str(parent), entrant) if goes_on else entrant
         life_of[entrant] = first
@@ -97,7 +98,7 @@ def lives_of(generations: Sequence[Row]) -> tuple[Lives, dict[str, str]]:
 
 
 def lineage(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a tree per population, from the policies that copied nobody."""
+    """Yield a tree per population; its roots are the lives that began without a copy."""
     generations = document["generations"]
     now = {str(row["policy"]): row for row in document["policies"]}
     times = {
@@ -124,7 +125,7 @@ def lineage(document: Document, room: Room) -> Iterator[Section]:
 
 
 def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:
-    """Return the lives that go on, and those from which they descend."""
+    """Return the lives of policies that still train, and all of their ancestors."""
     kept: set[str] = set()
     for first, rows in lives.items():
         policy = now.get(str(rows[-1]["policy"]), {})
@@ -138,19 +139,19 @@ def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) ->
 
 
 def _gained(rows: Sequence[Row]) -> float | None:
-    """Return what a life has gained, from the weights that it began with to its newest rated ones.
+    """Return the Elo that a life has gained, from its first weights to its newest rated weights;
+    None if either is not rated.
 
-    All ratings of one document's ``elo_begin`` and ``elo_end`` are of one fit, and only those can
-    be subtracted.
+    All ``elo_begin`` and ``elo_end`` of a document come from one fit, so they can be subtracted.
     """
     begin = rows[0]["elo_begin"]
-    # A generation without a gain has no other weights than those that it began with.
+    # A generation without a gain has no rated weights other than those that it began with.
     ends = [row["elo_end"] for row in rows if row["elo_gain"] is not None]
     return ends[-1] - begin if ends and begin is not None else None
 
 
 def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
-    """Return a life as one line."""
+    """Return the line of a life in the tree."""
     first, last = rows[0], rows[-1]
     policy = now.get(str(last["policy"]), {})
     is_last = policy.get("generation") == last["generation"]
@@ -182,8 +183,8 @@ def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
 def hyperparameters_document(run: Inspection, population: str | None) -> Document:
     """Return the current hyperparameters of each policy, and every change.
 
-    ``factors`` are those of hyperparameters that have a schedule; ``search_space`` is what PBT may
-    change, by population.
+    ``factors`` has the factors of hyperparameters with a schedule, by policy; ``search_space`` has
+    the hyperparameters that PBT may change, by population.
     """
     policies = [row for row in run.tables.policies.values() if population in (None, row.population)]
     kinds = (
@@ -204,7 +205,7 @@ def hyperparameters_document(run: Inspection, population: str | None) -> Documen
 
 
 def hyperparameter_rows(document: Document) -> list[Row]:
-    """Return a row per policy: its values, and factors of schedules."""
+    """Return a row per policy with its hyperparameters and the factors of its schedules."""
     return [
         {"policy": name, **values, **{f"{key}_factor": f for key, f in own.items()}}
         for name, values in document["policies"].items()
@@ -213,12 +214,12 @@ def hyperparameter_rows(document: Document) -> list[Row]:
 
 
 def hyperparameters(document: Document, room: Room) -> Iterator[Section]:
-    """Yield a table of the current values, and lines about the last changes."""
+    """Yield a table of the current hyperparameters, and lines about the last changes."""
     rows = hyperparameter_rows(document)
     keys = dict.fromkeys(key for row in rows for key in row if key != "policy")
     columns = [
         player("policy"),
-        # The last ones are left out first.
+        # Without room for all, the last hyperparameters are left out first.
         *(Column(key, "parameter", drop=place) for place, key in enumerate(keys, 1)),
     ]
     yield Section(title=Line("hyperparameters now"), body=Table(columns, rows))
@@ -251,14 +252,14 @@ def _change(event: Row) -> Line:
 def metrics_document(
     run: Inspection, population: str | None, *, names: Sequence[str] | None = None
 ) -> Document:
-    """Return the lines of `metrics.jsonl`, oldest first; none where no sink ``jsonl`` was named.
+    """Return the lines of `metrics.jsonl`, oldest first; none if the run has no sink ``jsonl``.
 
-    Lines that are none of the sink's are left out and counted.
+    Damaged lines are left out, and ``left_out`` counts them.
 
     Args:
         run: Run to read.
-        population: Population of the policies; the run as a whole is left out. None: all.
-        names: Metrics that are asked for; lines without any of them are left out. None: all.
+        population: Population of the policies, without lines of the run as a whole; None for all.
+        names: Metrics to return; lines with none of them are left out. None returns all.
     """
     lines: list[Row] = []
     num_bad = 0
@@ -280,18 +281,18 @@ def metrics_document(
 
 
 def _metric_lines(run_dir: Path) -> Iterator[Document | None]:
-    """Yield the lines of a run, oldest first; None: a damaged one."""
+    """Yield the lines of a run's metrics, oldest first; None for a damaged line."""
     for part in files_of(run_dir / METRICS_FILE):
         try:
             for text in read_lines(part):
-                # The last line of a run that goes on, or was killed, may be torn.
+                # Skip a last line that is incomplete, as the run may be writing it, or was killed.
                 if text is None or text.endswith(b"\n"):
                     yield None if text is None else point_of(text)
         except FileNotFoundError:
-            # There is no such sink, or the file was set aside just now.
+            # The run has no such sink, or the file has just been renamed.
             continue
         except OSError:
-            # What is in the place of a file counts as a line of it.
+            # If the path is not a readable file, count it as one damaged line.
             yield None
 
 
@@ -304,7 +305,7 @@ METRICS = (
 
 
 def metric_rows(document: Document) -> list[Row]:
-    """Return a row for each number."""
+    """Return a row for each value of a metric."""
     return [
         {**{key: line[key] for key in KEYS}, "metric": name, "value": value}
         for line in document["metrics"]
@@ -314,7 +315,7 @@ def metric_rows(document: Document) -> list[Row]:
 
 
 def matches_document(run: Inspection, population: str | None) -> Document:
-    """Return every committed tally: players, assignment and results."""
+    """Return every committed tally with its players, assignment and results."""
     seats = run.league.seats
     seats_of_kind = {"evaluate": seats, "train": run.league.training_seats}
     rows = [
@@ -323,25 +324,25 @@ def matches_document(run: Inspection, population: str | None) -> Document:
             "assignment": row.assignment_id,
             "kind": row.kind,
             "seats": {
-                # A tally has its entrants in the order of the seats.
+                # The entrants of a tally are in the order of the seats.
                 seat.name: _entrant(run, entrant)
                 for seat, entrant in zip(seats_of_kind[row.kind], row.tally.entrants, strict=True)
             },
             **picked(row.tally, "matches", "distinct"),
             "pairs": [structs.asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
-            # The length is not per match, as a match is two episodes in cooperation.
+            # Divide by episodes, because in cooperation a match may have two episodes.
             "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
         }
         for row in run.reader.all_tallies()
-        # Every match has all seats, so this keeps all tallies or none.
+        # Every match uses all seats, so this condition selects all tallies or none.
         if population is None or population in {seat.population for seat in seats}
     ]
     return {"tallies": rows}
 
 
 def _entrant(run: Inspection, entrant: str) -> str:
-    """Return a readable name for a tally's entrant: weights digests as policy@agent_steps."""
+    """Return a readable name for a tally's entrant: policy@agent_steps for a weights digest."""
     origin = run.league.checkpoints.get(Digest(entrant))
     if origin is None:
         return entrant
@@ -362,7 +363,7 @@ MATCHES = (
 
 
 def match_rows(document: Document) -> list[Row]:
-    """Return the results of assignments as they are shown."""
+    """Return a row for each tally, with the columns that are shown."""
     return [
         {
             **row,
@@ -375,17 +376,17 @@ def match_rows(document: Document) -> list[Row]:
 
 
 def _record(pairs: Sequence[Row]) -> str | None:
-    """Return the result of a game of two; None: there are more."""
+    """Return wins, draws and losses of a game of two; None if it has more pairs of seats."""
     if len(pairs) != 1:
         return None
     return "-".join(f"{pairs[0][key]:g}" for key in ("wins", "draws", "losses"))
 
 
 def openings_document(run: Inspection, population: str | None) -> Document:
-    """Return first decisions in evaluation matches, over agent steps, and how they score.
+    """Return the first decisions in evaluation matches, over agent steps, and their scores.
 
-    ``openings`` has a row per window and action of each seat, of all policies (``player`` is null)
-    and of the policy that the champion is or comes from; ``summary`` sums up each of these.
+    ``openings`` has a row per window of agent steps and action of each seat: for all policies
+    (``player`` is null), and for the champion's policy. ``summary`` has a row for each of these.
     """
     from arena.matches.comparisons import is_by_seats
     from populations.views.questions import openings as of
@@ -401,11 +402,12 @@ def openings_document(run: Inspection, population: str | None) -> Document:
     rows: list[Row] = []
     summaries: list[Row] = []
     by_seats = is_by_seats(seats)
-    # Random decisions show nothing of what a player opens with.
+    # With random openings, the first decisions are not those of the players.
     are_own = run.run_file.config.evaluation.random_openings.share == 0.0
     said: set[str] = set()
     for index, seat in enumerate(seats):
-        # No seat of many is counted by itself; one stands for its population.
+        # In games of many seats results are not counted by seat, so one seat stands for its
+        # population.
         is_said = not by_seats and seat.population in said
         if population not in (None, seat.population) or is_said:
             continue
@@ -413,7 +415,7 @@ def openings_document(run: Inspection, population: str | None) -> Document:
         spec = specs[seat.agents[0]]
         label, is_counted = of.label_of(spec), by_seats and are_own and of.is_countable(spec)
         leader = best.get(seat.population)
-        # A ghost's id is its policy's and more.
+        # The id of a ghost begins with that of its policy, and an "@".
         own = None if leader is None else PolicyId(leader.player.split("@")[0])
         for policy in dict.fromkeys((None, own)):
             windows = played.get((index, policy), {})

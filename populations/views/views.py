@@ -1,6 +1,6 @@
-"""Views of a league: each with its document, its rows, and its sections.
+"""All views of a league by name.
 
-A new view is an entry in `VIEWS` of its module.
+To add a view, add an entry to ``VIEWS`` of its module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VIEWS: dict[str, View] = {
     for module in (league, training, log, run, players, differences)
     for name, view in module.VIEWS.items()
 }
-"""All views by their names, in the order in which people see them."""
+"""All views by name, in the order in which messages and pages list them."""
 
 
 def document(
@@ -29,7 +29,7 @@ def document(
     Args:
         run: Run to read.
         view: Name of the view.
-        population: Population that it is restricted to. None: all.
+        population: Population to which the document is restricted; None for all.
         **options: Options of the view's document.
     """
     return {"run": run.tables.run.run, **VIEWS[view].document(run, population, **options)}

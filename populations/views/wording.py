@@ -1,10 +1,9 @@
 """Templates of sentences: numbers, players and changes as people read them.
 
-A template has fields ``{key:form}``: a key of an event's data (of a part by its dotted path), and
-one of `FORMS`, and is divided into pieces by ``|``. A piece with a field that is unknown is left
-out, because events of other releases have other data; a piece that begins with ``~`` stands only
-where the one before it is left out. Values are put in as they are: what a value has of braces or
-markup is no template.
+A template consists of pieces, separated by ``|``, with fields ``{key:form}``: a key of an event's
+data (a dotted path for a nested value) and one of `FORMS`. A piece with an unknown field is left
+out, because events of other releases have other data. A piece that begins with ``~`` replaces the
+piece before it if that was left out. Braces and markup in values are not interpreted.
 
 Tests: `tests/populations/views/test_sentences.py`.
 """
@@ -19,27 +18,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from populations.records.rows import Json
 
 MAX_CHARS = 300
-"""Characters of one text in a sentence; the event's data have all of it."""
+"""Maximum length of a text in a sentence, in characters; the event's data have all of it."""
 
 MAX_LISTED = 4
-"""Entries of a list that a sentence names; of more it says the number."""
+"""Number of a list's entries that a sentence names; the rest is counted."""
 
 OTHERWISE = "~"
-"""Beginning of a piece that stands only where the piece before it is left out."""
+"""Beginning of a piece that is used only if the piece before it is left out."""
 
 Data = Mapping[str, Json]
 Name = Callable[[str], str]
-"""Function that returns how a player is called."""
+"""Function from a player's id to the name that is shown."""
 
 
 Parsed = tuple[tuple[str, str | None, str], ...]
-"""Texts of a piece, each with the key and form of the field behind it."""
+"""Texts of a piece, each with the key and the form of the field after it."""
 
 
 @functools.cache
 def _parsed(template: str) -> tuple[tuple[bool, Parsed], ...]:
-    """Return the pieces of a sentence, each with whether it replaces the one before."""
-    # The parts are kept, because a run has very many events of few kinds.
+    """Return the pieces of a template, each with whether it replaces the piece before it."""
+    # The result is cached, because a run has very many events of few kinds.
     return tuple(
         (
             piece.startswith(OTHERWISE),
@@ -54,14 +53,14 @@ def _parsed(template: str) -> tuple[tuple[bool, Parsed], ...]:
 
 @functools.cache
 def fields(template: str) -> frozenset[tuple[str, str]]:
-    """Return the keys that a sentence asks for, with their forms."""
+    """Return the keys and forms of all fields of a template."""
     return frozenset(
         (key, form) for _, piece in _parsed(template) for _, key, form in piece if key is not None
     )
 
 
 def told(template: str, data: Data, *, name: Name) -> str | None:
-    """Return a sentence with its values, or None if not even its beginning is known."""
+    """Return a template filled with data; None if a field of its first piece is unknown."""
     parts: list[str] = []
     is_shown = True
     for is_other, piece in _parsed(template):
@@ -88,7 +87,7 @@ def _rendered(piece: Parsed, data: Data, *, name: Name) -> str | None:
 
 
 def _value(data: Data, path: str) -> Json:
-    # Keys may have dots themselves, so the whole path comes first.
+    # A key may contain dots, so look for the whole path first.
     if path in data:
         return data[path]
     value: Json = data
@@ -103,7 +102,7 @@ def is_number(value: object) -> bool:
 
 
 def text(value: Json) -> str | None:
-    """Return a value on one line, cut off where it is too long; None if there is nothing."""
+    """Return a value as text on one line, at most ``MAX_CHARS`` long; None if it is empty."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -120,7 +119,7 @@ def text(value: Json) -> str | None:
 
 
 def listed(names: Iterable[str]) -> str | None:
-    """Return names as a sentence lists them: ``a, b and c``, or ``a, b, c, d and 3 more``."""
+    """Return names as a list in a sentence: ``a, b and c``, or ``a, b, c, d and 3 more``."""
     names = list(names)
     if len(names) > MAX_LISTED + 1:
         names = [*names[:MAX_LISTED], f"{len(names) - MAX_LISTED} more"]
@@ -130,7 +129,7 @@ def listed(names: Iterable[str]) -> str | None:
 
 
 def changes(old: Json, new: Json) -> str | None:
-    """Return what differs between two mappings; None if nothing does, or they are none."""
+    """Return the differences between two mappings in words; None if there are none."""
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return None
     return listed(
@@ -141,7 +140,7 @@ def changes(old: Json, new: Json) -> str | None:
 
 
 def _side(value: Json) -> str:
-    """Return a value before or after a change; a mapping with all that it has."""
+    """Return a value before or after a change as text, with all entries of a mapping."""
     if isinstance(value, Mapping) and value:
         return f"{{{', '.join(f'{text(key)}: {_side(one)}' for key, one in value.items())}}}"
     return text(value) or "none"
@@ -152,7 +151,7 @@ def _number(pattern: str) -> Callable[[Json, Name], str | None]:
         if not is_number(value):
             return None
         shown = pattern.format(value)
-        # Rounding leaves a sign and no digit of a small negative number.
+        # A small negative number is rounded to "-0"; remove its sign.
         return shown[1:] if shown.startswith("-") and not shown.strip("-0.") else shown
 
     return render
@@ -162,7 +161,7 @@ def _percent(value: Json, _: Name) -> str | None:
     if not is_number(value):
         return None
     assert isinstance(value, int | float)
-    # A probability of 1 or 0 is never certain.
+    # A rounded 100% or 0% would suggest certainty.
     if 0.999 < value <= 1.0:
         return "over 99.9%"
     if 0.0 <= value < 0.001:
@@ -193,7 +192,7 @@ def _values(value: Json, _: Name) -> str | None:
 
 
 def _pairs(value: Json, _: Name) -> str | None:
-    """Return values that are pairs of before and after."""
+    """Return changes in words, from a mapping of keys to pairs of old and new value."""
     if not isinstance(value, Mapping):
         return None
     return listed(
@@ -215,7 +214,9 @@ FORMS: Mapping[str, Callable[[Json, Name], str | None]] = {
     "size": _size,
     "values": _values,
     "pairs": _pairs,
-    # A condition, which adds no text.
+    # This form adds no text; it makes the piece depend on a condition.
     "when": lambda value, _: "" if value else None,
 }
-"""Forms of a field: functions of its value and of the name of a player; None: unknown."""
+"""Functions by form that render a field, from its value and the function for players' names; they
+return None if the value is unknown.
+"""
