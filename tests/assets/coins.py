@@ -79,7 +79,7 @@ class Coins:
         """Move both, and give coins to who arrives alone."""
         self._places[:, : len(AGENTS)] += self._moves[actions[0]]
         self._places %= SIZE
-        collectors, coins = self._places.split((len(AGENTS), NUM_COINS), dim=1)
+        collectors, coins = self._places[:, : len(AGENTS)], self._places[:, len(AGENTS) :]
         arrived = (coins[:, :, None] == collectors[:, None]).all(dim=3)
         lead = (arrived[:, :, 0].long() - arrived[:, :, 1].long()).sum(dim=1).float()
         draws = THINGS + self._time[:, None] * NUM_COINS + torch.arange(NUM_COINS).to(self._time)
