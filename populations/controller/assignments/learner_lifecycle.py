@@ -444,7 +444,7 @@ def _count_failed_start(phase: Phase, tx: Transaction, slot_index: int, *, reaso
 
 
 def _plan_restart(crew: Crew, tx: Transaction, slot_index: int) -> None:
-    # The jitter only spreads restarts in time, so it takes no number of a decision.
+    # The jitter only spreads restarts in time, so it takes no decision number.
     seed = np.random.SeedSequence([tx.seed, 2, tx.tables.num_events, slot_index])
     jitter = float(np.random.default_rng(seed).random())
     slot = crew.slots[slot_index]

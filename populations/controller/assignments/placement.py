@@ -264,7 +264,8 @@ def _decide(
     learner, config = state.crew.learners[learner_id], state.settings.config
     if state.phase.name == "evaluating":
         return jobs.evaluation(config, state.tables, more_pairings(state, tx, learner))
-    # A learner that has an evaluation trains next, as one queued behind it would wait too long.
+    # A learner that has an evaluation trains next, because a second evaluation would only wait
+    # behind the first one.
     num_evaluations = len(learner.held) - len(_trainings(state.tables, learner))
     trains_first = num_evaluations > 0 or is_left_to_cheaper(
         config,

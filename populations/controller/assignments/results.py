@@ -192,7 +192,7 @@ def _advance_policy(
     manifest: Manifest,
 ) -> None:
     """Record a trainee's new checkpoint, and update its policy."""
-    # The parent are the weights that it was trained from; after an exploit these are the donor's.
+    # The origin is the checkpoint that it was trained from; after an exploit this is the donor's.
     origin = None if trainee.checkpoint is None else trainee.checkpoint.key
     tx.put(
         CheckpointRow(

@@ -108,7 +108,7 @@ def ended_generation(fits: Fits, policy_id: PolicyId) -> GenerationRow | None:
     first, lead = _rated(league, ratings, league.first_weights(policy))
     last, lag = _rated(league, ratings, league.weights(policy))
     # ``num_own`` are the steps of this generation between the two ratings. If earlier generations
-    # trained as much between them, the gain cannot be attributed to this one.
+    # trained as many steps between the ratings, the gain cannot be attributed to this generation.
     num_own = policy.agent_steps - row.agent_steps_begin - lag
     difference = ratings.difference(last, first) if first and last and lead < num_own else None
     return replace(

@@ -82,7 +82,7 @@ def _freeze(
         every_agent_steps=settings.config.ghosts.every_agent_steps,
         **why,
     )
-    # The row is committed before the directory is made, which a resume repeats after a crash.
+    # The row is committed before the directory is made, so that a resume can make it after a crash.
     tx.commands.append(LinkGhosts(ghosts=(ghost,)))
     # The ghost of a policy's first checkpoint is no reason for a reset: it has not trained yet.
     if policy.ghost_at >= 0:

@@ -101,7 +101,7 @@ class Pool(Struct):
             return self._ratings, self._expected
         self._rated, self._ratings = row, np.full(len(codes), np.nan)
         if row is not None:
-            # The loop is over rated entrants, which are fewer than the ghosts.
+            # The loop is over rated entrants, of which there are few, instead of over all ghosts.
             rated = np.fromiter(map(codes.get, row.entrants, repeat(-1)), dtype=np.int64)
             self._ratings[rated[rated >= 0]] = np.array(row.ratings)[rated >= 0]
         self._expected = inherited(self._ratings, self._found_parents(origins))
@@ -201,8 +201,8 @@ def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
     nearest = np.where(np.isnan(ratings), parents, -1)
     while (is_open := nearest >= 0).any():
         found[is_open] = found[nearest[is_open]]
-        # The length of steps doubles: an entrant whose ancestor is unrated goes on from that one's
-        # next ancestor. An index of -1 reads the last entry, which `np.where` then discards.
+        # The length of steps doubles: an entrant whose ancestor is unrated continues at the
+        # ancestor's ancestor. An index of -1 reads the last entry, which `np.where` discards.
         further = np.where(is_open, nearest[nearest], -1)
         nearest = np.where(np.isnan(found), further, -1)
     return found

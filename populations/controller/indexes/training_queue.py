@@ -36,7 +36,7 @@ class TrainingQueue:
         """Keys by population, and whether the policies have a checkpoint."""
         self._starting: set[PolicyId] = set()
         self._aside: set[PolicyId] = set()
-        """Policies in ``held_up`` without an entry, who get a new one when they are free."""
+        """Policies in ``held_up`` without an entry, which get a new one when they are free."""
         self._is_made = False
 
     def apply(self, row: PolicyRow | AssignmentRow) -> None:

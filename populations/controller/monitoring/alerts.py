@@ -70,7 +70,7 @@ def record(measured: Measured, tx: Transaction, finding: Finding) -> None:
 
 
 def record_end(measured: Measured, tx: Transaction) -> None:
-    """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
+    """Clear the alert about idle learners at a run's end, and raise one if it trained nothing."""
     phase, alerts = measured.phase, measured.alerts
     # At the end of a run it is normal that learners have no work.
     change = alerts.forget("learners_idle", "", "learners")

@@ -1,4 +1,4 @@
-"""Directory of a run: made once from empty, and opened by one controller at a time.
+"""Directory of a run: made once, and opened by one controller at a time.
 
 A change of run.yaml at a resume is atomic together with the journal's rows about it. The new file
 is written beside the old one (``run.yaml.next``). The commit of the rows, which contain its digest,
@@ -493,7 +493,7 @@ def current_file(run_dir: Path) -> Path:
     path, digest = run_dir / NEXT, None
     if not path.exists():
         return run_dir / RUN_FILE
-    # If the new file cannot be read, its writing was interrupted, and the old file is valid.
+    # If the new file cannot be read, it is incomplete or damaged, and the old file is valid.
     with contextlib.suppress(ConfigError):
         digest = content_digest(path)
     with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:

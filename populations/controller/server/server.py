@@ -204,7 +204,7 @@ class Server:
         # Goodbye and then ended does not count as lost.
         exited = self._launcher.exited()
         self._hear()
-        # A tick checks all learners, which takes time, so with a full inbox it comes only at times.
+        # A tick checks all learners, which takes time, so while events wait it comes less often.
         now_s = self._clock()
         if self._inbox.is_empty or now_s - self._ticked_at_s >= TICK_S:
             self._ticked_at_s = now_s

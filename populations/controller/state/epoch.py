@@ -99,7 +99,7 @@ class Phase(Struct, kw_only=True):
         return self.elapsed_s(now) - run.closing_s
 
     def is_for_now(self, row: AssignmentRow) -> bool:
-        """Return whether an open assignment is given out in this epoch; some only evaluate."""
+        """Return whether this epoch gives out an open assignment; some epochs only evaluate."""
         return self.evaluation_only is None or row.kind == "evaluate"
 
     def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:

@@ -256,7 +256,7 @@ class Ledger(Struct):
         return bool(rate ** num_assignments(row) < IMPROBABLE)
 
     def is_alone(self, name: Entrant, *, is_evaluation: bool) -> bool:
-        """Return whether other policies finished since this one began to fail, and none failed."""
+        """Return whether other policies finished since a policy began to fail, and none failed."""
         row = self.held_against(name, is_evaluation=is_evaluation)
         others = self._others(row, name, is_evaluation=is_evaluation)
         return bool(others) and not any(one.is_failure for one in others)
