@@ -1,4 +1,4 @@
-"""The contract of `populations.core.Explore`."""
+"""Contract of `populations.core.Explore`: checks that every implementation must pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPACE: SearchSpace = {
 }
 
 NUM_STEPS = 40
-"""Decisions one after the other: a rule that drifts out of its bounds is there by then."""
+"""Number of decisions in a row, enough for a rule that drifts to leave its bounds."""
 
 FUNCTION = "explore must be a function of its arguments: equal arguments, equal answers"
 
@@ -47,16 +47,16 @@ def check_explore(
     section: Mapping[str, object] | None = None,
     launch_directory: str = "",
 ) -> None:
-    """Check that a rule of exploring stays in the search space, whatever it starts from.
+    """Check that a rule of exploring stays in the search space, from any start values.
 
     Args:
-        explore: Object, class, or ``pbt.explore``: ``package.module:Class`` or a kind of Arena's.
+        explore: Object, class, or value of ``pbt.explore``: ``package.module:Class`` or a kind.
         section: Keys of the section ``pbt``, with which a class is called.
-        launch_directory: Directory where ``package`` is looked for first; empty: where the process
-            is.
+        launch_directory: Directory that is searched first for ``package``; empty: the working
+            directory.
 
     Raises:
-        ContractBroken: With the first rule that it breaks.
+        ContractBroken: If a rule is broken; it names the first one.
     """
     subject = Subject(name_of(explore))
     keys = pbt_section(subject, section or {}, explore=explore)
@@ -67,7 +67,7 @@ def check_explore(
         keys,
     )
     subject.takes(made, "explore", {}, {}, history=(), agent_steps=0, rng=None)
-    # A copy explores from its donor's values, and so on for a whole run.
+    # In a run each decision starts from the values of an earlier one, so values may drift.
     values = dict(START)
     for step in range(NUM_STEPS):
         values = dict(_explore(subject, made, values, SPACE, seed=step).new)
@@ -75,7 +75,7 @@ def check_explore(
         _explore(subject, made, start, SPACE, seed=1)
     _explore(subject, made, START, {}, seed=1)
     first = _explore(subject, made, START, SPACE, seed=1, history=_history())
-    # After all the others: a state of its own would show.
+    # This repeats the first call after all others, so that a rule with hidden state is found.
     again = _explore(subject, made, START, SPACE, seed=1, history=_history())
     subject.must(FUNCTION, first == again, found=f"{first.new}, then {again.new}")
 
@@ -114,7 +114,7 @@ def _explore(
 
 
 def _corners() -> list[Hyperparameters]:
-    """Return values at both ends of every range, and one that began outside of them."""
+    """Return values at both ends of every range, and some outside of the ranges."""
     dimensions = parse_search_space(SPACE, start=START)
     ends = [{name: one.extremes[end] for name, one in dimensions.items()} for end in (0, -1)]
     beside: Hyperparameters = {"learning_rate": 0.01, "rollout_length": 24}
@@ -122,7 +122,7 @@ def _corners() -> list[Hyperparameters]:
 
 
 def _history() -> list[GenerationRow]:
-    """Return finished generations of four policies, and one that runs."""
+    """Return finished generations of four policies, and one running generation."""
     rng = np.random.default_rng(0)
     rows = []
     for number in range(13):

@@ -1,6 +1,6 @@
-"""Calls that follow from events, and the place that a process has reached among them.
+"""Calls of hooks that events require, and a record of which calls were made.
 
-Pure: events come in as documents, in order of their sequence.
+The module is pure, apart from reading and writing the record. Events arrive in order of sequence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from populations.storage.database import storage_errors
 ENDED = frozenset({"run_finished", "run_failed", "run_stopped"})
 
 EXPORT = "export"
-"""Kind of Arena's own hook, which exports checkpoints."""
+"""Kind of the built-in hook, which exports checkpoints."""
 
 EVENTS: Mapping[str, frozenset[str] | None] = {
     "on_ghost": frozenset({"ghost_created"}),
@@ -47,10 +47,10 @@ class Call:
 
     Attributes:
         kind: Kind of the hook (``on_ghost``).
-        hook: Function or command.
-        place: Its place among the hooks of its kind.
+        hook: Reference to a function, or a command.
+        place: Index of the hook among the hooks of its kind.
         sequence: Sequence of the event.
-        document: The event, as the hook gets it.
+        document: Event as JSON data, as the hook gets it.
     """
 
     kind: str
@@ -61,8 +61,8 @@ class Call:
 
     @property
     def name(self) -> str:
-        """Return the call's name among those of its event; a command's arguments may be secrets."""
-        # Its command is Arena's own, and there is one.
+        """Return a unique name among the event's calls, without possibly secret arguments."""
+        # There is only one hook of this kind, so its kind is enough.
         if self.kind == EXPORT:
             return self.kind
         if isinstance(self.hook, str):
@@ -71,12 +71,12 @@ class Call:
 
 
 class Place(Document, frozen=True, kw_only=True):
-    """Place of a process among the events.
+    """Position of a process in the sequence of events, stored in a file.
 
     Attributes:
-        after: Sequence of the last event all of whose calls were made.
-        done: Names of the calls of the next event that were made.
-        dropped: Calls that were never made, since the run began.
+        after: Sequence of the last event for which all calls were made.
+        done: Names of the calls that were made for the next event.
+        dropped: Number of calls that were dropped since the run began.
     """
 
     after: Count
@@ -86,15 +86,15 @@ class Place(Document, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class CallQueue:
-    """Calls that wait, oldest first.
+    """Queue of pending calls, oldest first.
 
     Attributes:
         hooks: Hooks by kind.
-        run_dir: Path of the run directory, for hooks.
-        limit: Most calls that wait.
-        keep_exports: Number of newest exports of a policy that stay; None: all.
-        place: Place up to which all calls were made or dropped.
-        read: Sequence of the last event that came in.
+        run_dir: Path of the run directory, which documents for hooks contain.
+        limit: Maximum number of pending calls.
+        keep_exports: Number of newest exports that are retained for each policy; None: all.
+        place: Position up to which all calls were made or dropped.
+        read: Sequence of the last event that was added.
     """
 
     hooks: Mapping[str, Sequence[Hook]]
@@ -124,7 +124,7 @@ class CallQueue:
             self._drop(excess)
 
     def take(self) -> Call | None:
-        """Return the next call; None if there is none. It counts as made only after `record`."""
+        """Remove and return the next call; None: the queue is empty. `record` marks it as made."""
         return self._calls.popleft() if self._calls else None
 
     def record(self, call: Call) -> None:
@@ -137,12 +137,15 @@ class CallQueue:
         self.place = replace(before, after=call.sequence - 1, done=(*known, call.name))
 
     def drop_all_but_ends(self) -> None:
-        """Drop all calls but those of the end of the run, if there are such."""
+        """Drop all calls but those of ``on_end``, if there is one of ``on_end``."""
         if any(call.kind == "on_end" for call in self._calls):
             self._drop(len(self._calls))
 
     def _forget_superseded(self, keep: int) -> None:
-        """Leave out exports that would be removed at once, whose checkpoints may be gone."""
+        """Remove calls for exports that newer pending ones would replace at once.
+
+        Checkpoints of such old exports may be removed already.
+        """
         later: Counter[Json] = Counter()
         needed: deque[Call] = deque()
         for call in reversed(self._calls):
@@ -153,7 +156,7 @@ class CallQueue:
         self._calls = needed
 
     def _drop(self, number: int) -> None:
-        # The end of a run is told in any case, and there are few of them.
+        # Calls of ``on_end`` are few and are never dropped.
         spared = [call for call in self._calls if call.kind == "on_end"]
         others = [call for call in self._calls if call.kind != "on_end"]
         dropped = min(number, len(others))
@@ -173,8 +176,7 @@ class CallQueue:
                 )
 
     def _document(self, event: EventRow, kind: str) -> dict[str, Json]:
-        # The document is that of ``arena league RUN events --json``, and what a hook needs to know
-        # beside it.
+        # The document is that of ``arena league RUN events --json``, with run and kind of the hook.
         return {
             "sequence": event.sequence,
             "time": event.time,
@@ -187,11 +189,11 @@ class CallQueue:
 
 
 def filled(command: Sequence[str], document: Mapping[str, Json]) -> list[str]:
-    """Return a command with its placeholders filled; other braces stay."""
+    """Return a command with its placeholders replaced; other braces are left as they are."""
     values = dict(document)
     subject = str(document["subject"])
     if "/" in subject:
-        # A policy or a ghost, which is of a population.
+        # The subject is a policy or a ghost, whose name begins with its population.
         values.setdefault("player", subject)
         values.setdefault("population", subject.partition("/")[0])
 
@@ -203,17 +205,17 @@ def filled(command: Sequence[str], document: Mapping[str, Json]) -> list[str]:
 
 
 def read_place(path: Path) -> Place | None:
-    """Return the place; None if there is none that can be read."""
+    """Read the position from its file; None if the file is missing or damaged."""
     with suppress(OSError, DecodeError):
         return from_json(path.read_bytes(), Place)
     return None
 
 
 def begin_place(path: Path, *, after: int) -> None:
-    """Begin after an event, unless it is known which calls were made.
+    """Write a position after the given event, unless the file has a valid position already.
 
     Raises:
-        StorageError: If the disk refuses.
+        StorageError: If the file cannot be written.
     """
     if read_place(path) is None:
         with storage_errors(path):
@@ -221,11 +223,11 @@ def begin_place(path: Path, *, after: int) -> None:
 
 
 def write_place(path: Path, place: Place) -> None:
-    """Replace the file; a kill leaves the old one or the new one.
+    """Replace the position's file atomically: a kill leaves the old file or the new one.
 
     Raises:
-        OSError: If the disk refuses.
+        OSError: If the file cannot be written.
     """
-    # No fsync is needed: after a power failure some calls are made once more.
+    # There is no fsync, because after a power failure some calls may be made twice.
     with replacing(path) as file:
         file.write(to_json(place).encode())

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """One measurement.
+    """Result of one measurement, which may begin or end an alert.
 
     Attributes:
         kind: Kind of the alert.
-        subject: A population, a sink, or empty: the run.
-        source: Policy or other source that was measured; one wrong source keeps the subject wrong.
-        what: Trouble in words, with numbers; empty: all is well.
-        advice: Remedy of this very trouble; empty: that of its kind.
+        subject: Population, sink or hook that the alert is about; empty: the run.
+        source: Policy or other source that was measured; the alert lasts while any source is wrong.
+        what: Problem in words, with numbers; empty: there is no problem.
+        advice: Remedy for this problem; empty: the general advice of the alert's kind.
     """
 
     kind: str

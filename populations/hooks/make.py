@@ -1,4 +1,4 @@
-"""The processes that a configuration asks for: of hooks, of exports, and one for each tracker."""
+"""Construction of the configured processes for hooks, for exports, and for each tracker."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from populations.hooks.process import EXPORTS, HookSettings, TrackerSettings
 from populations.hooks.supervisor import HookProcess, check_hooks
 
 PLACE, EXPORTS_PLACE = "hooks.json", "exports.json"
-"""Files in a run directory with the calls that were made."""
+"""Files in a run directory that record which calls were made."""
 
 EXPORT_S = 600.0
-"""Time for one export."""
+"""Time limit of one export."""
 
 EXPORTS_END_S = 600.0
 """Longest time that the end of a run waits for exports."""
 
 TRACKER_S, TRACKER_END_S = 120.0, 300.0
-"""Time in which a tracker must begin, or take some points; and the longest time that the end of a
-run waits for one, which may have to send them."""
+"""Time limit of a tracker's start and of each batch of points; and the longest time that the end of
+a run waits for a tracker, which may have points to send."""
 
 
 def make_hook_processes(
@@ -40,13 +40,13 @@ def make_hook_processes(
         config: Configuration of the run.
         run_dir: Run directory.
         launch_directory: Directory searched first for user code.
-        command: Command that is ``arena``, without its arguments.
-        num_events: Number of events that the journal has.
-        is_new: Whether no controller has served the run before, so that hooks begin with its first
+        command: Command that runs ``arena``, without arguments.
+        num_events: Number of events in the journal.
+        is_new: Whether this is the run's first controller, so that hooks begin with the run's first
             event.
 
     Raises:
-        StorageError: If the disk refuses.
+        StorageError: If a file cannot be written.
     """
     path, hooks = run_dir.resolve(), config.hooks
     exports = config.checkpoints.export_every_agent_steps
@@ -67,7 +67,7 @@ def make_hook_processes(
         if is_asked:
             begin_place(path / place, after=0 if is_new else num_events)
         else:
-            # Those that come back at a later resume begin there, not where the last ones ended.
+            # Hooks that a later resume configures again must not get the events of the meantime.
             (path / place).unlink(missing_ok=True)
     return processes + [
         HookProcess(
@@ -92,11 +92,11 @@ def make_hook_processes(
 def _export_settings(
     config: RunConfig, run_dir: Path, launch_directory: str, command: Sequence[str]
 ) -> HookSettings:
-    # The launch was the user's word, and these import nothing else.
+    # The user trusted the code by launching the run, and the export imports no other code.
     export = (
         *(*command, "export", "--trust"),
         *("{run}", "--player", "{player}", "--to", f"{{run}}/{EXPORTS}/{{to}}"),
-        # The card has the league's rating; a record would take most of an export's time.
+        # The card has the league's rating; matches for a record would take most of the time.
         *("--matches", "0", "--force"),
     )
     return HookSettings(
@@ -114,13 +114,13 @@ def check_config(config: RunConfig, *, launch_directory: str) -> None:
     """Check that all hooks of a configuration can be called.
 
     Raises:
-        ConfigError: Names those that cannot.
+        ConfigError: If a hook cannot be called; the message names all such hooks.
     """
     check_hooks(hook_settings(config, Path(), launch_directory=launch_directory))
 
 
 def hook_settings(config: RunConfig, run_dir: Path, *, launch_directory: str) -> HookSettings:
-    """Return the settings of the process of hooks."""
+    """Return the settings of the process that calls hooks."""
     hooks = config.hooks
     return HookSettings(
         run_dir=str(run_dir),

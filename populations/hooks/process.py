@@ -1,8 +1,8 @@
-"""The process that calls hooks: ``python -m populations.hooks.process``.
+"""Process that calls hooks: ``python -m populations.hooks.process``.
 
-It reads the journal, which is its queue, and tells the controller what it does. All that
-it starts ends with it (`arena.processes`): at the time limit of a call, at its own end, and when
-the controller is gone. Torch-free.
+It reads events from the journal, and reports its calls to the controller. Every process that it
+starts ends with it (`arena.processes`): at the time limit of a call, at its own end, and when the
+controller has ended. It does not import torch.
 
 Tests: `tests/populations/hooks/test_supervisor.py`.
 """
@@ -36,20 +36,20 @@ from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
 POLL_S = 0.2
-"""Time between two looks at the journal."""
+"""Time between two reads of the journal."""
 
 PAGE = 1000
-"""Most events that are read at once."""
+"""Maximum number of events in one read."""
 
 EXPORTS = "exports"
-"""Folder of a run directory with the exports by steps."""
+"""Folder of a run directory for exports made every ``checkpoints.export_every_agent_steps``."""
 
 MAX_CHARS = 1000
-"""Most characters told of an error; all of it is in the log."""
+"""Maximum length of an error that is reported; the log has the full text."""
 
 
 class ProcessSettings(Model):
-    """Settings of a process of calls, which it gets as JSON."""
+    """Settings common to processes of hooks and trackers, which they get as JSON."""
 
     run_dir: str
     """Absolute path of the run directory."""
@@ -58,11 +58,11 @@ class ProcessSettings(Model):
     """Directory searched first for modules, and the commands' working directory."""
 
     time_limit_s: float
-    """Time for one call."""
+    """Time limit of one call."""
 
     skip: tuple[int, str] | None = None
-    """Sequence and name of the last call that a process before this one began; that call and those
-    before it are not made again."""
+    """Sequence and name of the last call that an earlier process began; that call and earlier ones
+    are not made again. None: there was no earlier process."""
 
 
 class HookSettings(ProcessSettings):
@@ -72,38 +72,40 @@ class HookSettings(ProcessSettings):
     """Hooks by kind."""
 
     limit: int
-    """Most calls that wait."""
+    """Maximum number of pending calls."""
 
     place: str
-    """Name of the file in the run directory with the place that was reached."""
+    """Name of the file in the run directory that records which calls were made."""
 
     keep_exports: int | None = None
-    """Number of newest exports by steps of each policy that stay; None: all."""
+    """Number of newest exports that are retained for each policy; None: all."""
 
 
 class TrackerSettings(ProcessSettings):
     """Settings of the process of a tracker."""
 
     tracker: str
-    """Name in `arena.metrics.tracker.TRACKERS`."""
+    """Tracker's name in `arena.metrics.tracker.TRACKERS`."""
 
     replay_command: tuple[str, ...]
-    """Module that is ``arena``, and the arguments that make it ``arena replay`` of a run."""
+    """Module of the command ``arena``, and the arguments for ``arena replay`` of a run."""
 
 
 SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
 
 Report = Callable[..., None]
-"""Function that tells the controller something."""
+"""Function that sends its keyword arguments to the controller as JSON."""
 
 
 @dataclass(slots=True)
 class Control:
-    """Words of the controller, which a thread listens to.
+    """Messages of the controller, which a thread receives.
 
     Attributes:
-        woken: Set when something was said.
-        backlog_s: Time for calls that wait, once the run is over; None: it goes on.
+        pipe: Stream on which the controller sends.
+        woken: Event that is set with each message.
+        backlog_s: Monotonic time until which pending calls may be made, once the run is over; None:
+            the run is not over.
     """
 
     pipe: TextIO
@@ -111,14 +113,14 @@ class Control:
     backlog_s: float | None = None
 
     def listen(self) -> None:
-        """Take in what is said until the pipe ends."""
+        """Receive messages until the pipe is closed; each has the seconds for pending calls."""
         for line in self.pipe:
             self.backlog_s = time.monotonic() + float(line)
             self.woken.set()
 
 
 def serve_hooks(settings: HookSettings, control: Control, report: Report) -> None:
-    """Call hooks until the run is over and none waits."""
+    """Call hooks until the run is over and no call is pending."""
     place_path = Path(settings.run_dir) / settings.place
     place = read_place(place_path)
     if place is None:
@@ -131,15 +133,14 @@ def serve_hooks(settings: HookSettings, control: Control, report: Report) -> Non
         place=place,
     )
     functions = resolved(settings)
-    # It begins as behind, so that it reports once that nothing is dropped: the run may have an
-    # alert.
+    # The process starts in the state "behind", so that it reports once that no calls are dropped:
+    # an alert of an earlier process may be active.
     dropped, is_behind = queue.place.dropped, True
     skip = settings.skip or (0, "")
     is_next = settings.skip is None
     with JournalReader(Path(settings.run_dir) / JOURNAL) as reader:
         while True:
-            # The time is read before the look at the journal, so that what was committed until then
-            # is read.
+            # The end is read before the journal, so that all events committed before it are read.
             ends_s = control.backlog_s
             events = reader.events(after=queue.read, limit=PAGE)
             queue.add(events)
@@ -156,7 +157,7 @@ def serve_hooks(settings: HookSettings, control: Control, report: Report) -> Non
                 if ends_s is not None and not events:
                     return
                 if not events:
-                    # The flag stays set once the run is over, and nothing is waited for.
+                    # Once the run is over, the flag stays set and this returns at once.
                     control.woken.wait(POLL_S)
                 continue
             is_next = is_next or call.sequence > skip[0]
@@ -170,10 +171,10 @@ def serve_hooks(settings: HookSettings, control: Control, report: Report) -> Non
 
 
 def resolved(settings: HookSettings) -> dict[str, Callable[[dict[str, Json]], object]]:
-    """Return the functions among the hooks, by reference.
+    """Import the functions among the hooks, and return them by their references.
 
     Raises:
-        ConfigError: If one cannot be imported.
+        ConfigError: If a function cannot be imported.
     """
     put_first_on_path(settings.launch_directory)
     found = {}
@@ -205,9 +206,9 @@ def find_faults(settings: HookSettings) -> list[str]:
 
 
 def find_command(command: Sequence[str], launch_directory: str) -> str | None:
-    """Return the path of a command's program; None if there is none."""
+    """Return the path of a command's program; None if it does not exist."""
     name = command[0]
-    # A relative path is one from the launch directory, where commands are started.
+    # Commands run in the launch directory, so a relative path starts there.
     path = os.path.join(launch_directory, name) if os.sep in name else name
     return shutil.which(path)
 
@@ -221,12 +222,12 @@ def make_call(
     functions: Mapping[str, Callable[[dict[str, Json]], object]],
     settings: HookSettings,
 ) -> str:
-    """Make one call; return what was wrong with it, empty if nothing was."""
-    # A thread of C: it also ends a function that never lets another thread of Python run.
+    """Make one call; return its problem in words, or an empty text if it succeeded."""
+    # faulthandler's timer is a C thread, so it also ends a function that never releases the GIL.
     faulthandler.dump_traceback_later(settings.time_limit_s, exit=True)
     try:
         if isinstance(call.hook, str):
-            # A copy: a function may change what it is given, and the next one gets all of it.
+            # Each function gets a copy, because it may change its argument.
             functions[call.hook](json.loads(json.dumps(call.document)))
             return ""
         problem = _run(call.hook, call.document)
@@ -235,7 +236,7 @@ def make_call(
             prune(to.parent, keep=settings.keep_exports)
         return problem
     except BaseException as error:
-        # A user's own may raise anything.
+        # A user's function may raise any exception.
         pass_interrupt(error)
         print(f"{call.name}: event {call.sequence}", file=sys.stderr)  # noqa: T201 a log
         sys.excepthook(type(error), error, error.__traceback__)
@@ -261,7 +262,7 @@ def _run(command: Command, document: Mapping[str, Json]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve the controller, or with ``--check`` print the faults of the hooks as JSON."""
+    """Serve the controller, or with ``--check`` print problems of the hooks as JSON."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--check", action="store_true")
     if parser.parse_args(argv).check:
@@ -276,7 +277,7 @@ def _faults(requests: Iterator[str]) -> Iterator[str]:
 def serve_controller(
     settings_class: type[SettingsT], serve: Callable[[SettingsT, Control, Report], None]
 ) -> int:
-    """Serve the controller, whose first line has the settings; return the exit code."""
+    """Read the settings from the controller's first line, and serve; return the exit code."""
     end_with_guard()
     told, output = take_streams()
     control = Control(told)

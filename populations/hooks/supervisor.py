@@ -1,6 +1,6 @@
-"""A process of hooks as the controller sees it: started, heard, restarted, ended.
+"""Supervisor of a process of hooks, in the controller: it starts, restarts and ends the process.
 
-The controller never waits for it, but at the end of a run, for a bounded time.
+The controller never waits for the process, except at the end of a run, for a bounded time.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ logger = logging.getLogger(__name__)
 
 MODULE = "populations.hooks.process"
 WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
-"""Pause before a restart, and the longest; each failure in a row doubles it."""
+"""First and longest pause before a restart; each failure in a row doubles the pause."""
 
 SLACK_S = 5.0
-"""Time beyond a call's limit after which its process is ended from here."""
+"""Time beyond a call's limit after which the supervisor ends the process."""
 
 SILENT_S = 1.0
-"""Time for which the end of a run waits without a word."""
+"""Time for which the end of a run waits before the user is notified."""
 
 CHECK_S = 120.0
 
 
 @dataclass(slots=True)
 class _Process:
-    """A process that runs.
+    """Running process.
 
     Attributes:
-        child: The process.
-        call: Sequence and name of the call that it makes.
-        call_at_s: Time when that began.
-        finished: Whether it said that nothing waits any more.
-        broken: Reason for which it said that it cannot begin.
+        child: Handle of the process.
+        call: Sequence and name of the call in progress; None: no call is in progress.
+        call_at_s: Time when that call began.
+        finished: Whether the process reported that no call is pending and the run is over.
+        broken: Reported reason why the process cannot begin; empty: none.
     """
 
     child: Child
@@ -63,12 +63,12 @@ class HookProcess:
 
     Attributes:
         settings: Settings of the process.
-        module: Module that it runs.
-        name: Name of its calls, for people, and of the file of its output in the run's logs.
+        module: Module that the process runs.
+        name: Name of its calls in messages, and of its log file in the run's logs.
         alert: Kind of the alert about hooks that fail.
-        subject: Subject of that alert where the process itself fails; empty: all hooks.
-        end_s: Longest time that the end of a run waits for it.
-        num_ends: Number of hooks of the end, each of which has its time limit then.
+        subject: Subject of that alert if the process itself fails; empty: all hooks.
+        end_s: Longest time that the end of a run waits for the process.
+        num_ends: Number of hooks ``on_end``, each of which has a full time limit at the end.
         clock: Monotonic clock, in seconds.
     """
 
@@ -86,17 +86,17 @@ class HookProcess:
     _retry_at_s: float = float("-inf")
     _failing: set[str] = field(default_factory=set)
     _well: set[str] = field(default_factory=set)
-    """Hooks that were told to be well; each is told so once, for the run may have an alert."""
+    """Hooks with a reported result. A first success is reported, as an old alert may be active."""
     _told: list[Finding] = field(default_factory=list)
     _end_at_s: float | None = None
 
     @property
     def pid(self) -> int | None:
-        """Return its process id; None while there is no process."""
+        """Return the id of the process; None while there is no process."""
         return None if self._process is None else self._process.child.pid
 
     def poll(self) -> list[Finding]:
-        """Take in what it says, restart it where it has ended; return what is to be told."""
+        """Receive reports of the process, restart it if it has ended; return new findings."""
         if self._process is None:
             if self.clock() >= self._retry_at_s:
                 self._start()
@@ -112,18 +112,18 @@ class HookProcess:
         wait: Callable[[float], None] = time.sleep,
         on_wait: Callable[[str, float], None] = lambda name, most_s: None,
     ) -> list[Finding]:
-        """Let it make the calls of the end of the run; return what is to be told.
+        """Wait until the calls of the run's end are made, for a bounded time; return findings.
 
         Args:
             wait: Function that sleeps.
             on_wait: Function that is called once, after `SILENT_S`, with the name and with the
-                longest time, in seconds, that is waited still.
+                longest remaining time in seconds.
         """
         told: list[Finding] = []
         is_silent = True
         begin_s = self.clock()
         self._end_at_s = begin_s + self.end_s
-        # Whatever it failed at before, it has one more chance at once.
+        # A process that waits for a restart after a failure gets another chance at once.
         self._retry_at_s = float("-inf")
         if self._process is not None:
             self._tell_end(self._process)
@@ -145,7 +145,7 @@ class HookProcess:
         return told
 
     def close(self) -> None:
-        """End it at once, with all that it has started."""
+        """Kill the process at once, with all processes that it has started."""
         process, self._process = self._process, None
         if process is not None:
             process.child.close()
@@ -164,13 +164,13 @@ class HookProcess:
             self._tell_end(self._process)
 
     def _tell_end(self, process: _Process) -> None:
-        """Tell it that the run is over, and how much time is left for calls that wait."""
+        """Notify the process that the run is over, with the time left for pending calls."""
         assert self._end_at_s is not None
         backlog_s = self._end_at_s - self.clock() - self.num_ends * self.settings.time_limit_s
         process.child.tell(str(max(backlog_s, 0.0)).encode())
 
     def _hear(self, process: _Process) -> None:
-        # ValueError: a line that its process could not end.
+        # A process that was killed may leave an incomplete line, which raises ValueError.
         with contextlib.suppress(ValueError):
             for line in process.child.events():
                 self._take(process, json.loads(line))
@@ -178,8 +178,8 @@ class HookProcess:
     def _take(self, process: _Process, said: Mapping[str, Json]) -> None:
         match said:
             case {"begun": [int(sequence), str(name)], "at_s": float(at_s)}:
-                # The call is kept after its end, too: a full disk may not have taken the place
-                # behind it.
+                # The call is remembered beyond its end: if a full disk prevented the record of it,
+                # a restarted process must skip it.
                 process.call = self._skip = (sequence, name)
                 process.call_at_s = at_s
             case {"ended": str(name), "problem": str(problem)}:
@@ -190,7 +190,7 @@ class HookProcess:
             case {"ready": True}:
                 process.call = None
             case {"dropped": int(dropped)}:
-                self._judge("", "")  # it is there
+                self._judge("", "")  # the process itself works
                 what = f"{dropped} calls were dropped since the run began" if dropped else ""
                 self._told.append(Finding("hooks_behind", "", "", what))
             case {"broken": str(reason)}:
@@ -199,7 +199,7 @@ class HookProcess:
                 process.finished = True
 
     def _judge(self, name: str, problem: str) -> None:
-        """Tell that a hook failed, or that it works again."""
+        """Add a finding that a hook failed, or that it works, if that is new."""
         if problem:
             logger.warning("hook %s failed: %s", name, problem)
             self._failing.add(name)
@@ -211,17 +211,17 @@ class HookProcess:
         self._told.append(Finding(self.alert, name, name, problem))
 
     def _watch(self, process: _Process) -> None:
-        """Notice that it has ended, or hangs."""
+        """Detect that the process has ended or hangs, and plan its restart."""
         limit_s = self.settings.time_limit_s
         hung_s = self.clock() - process.call_at_s
         if process.child.poll() is None and (process.call is None or hung_s <= limit_s + SLACK_S):
             return
-        self._hear(process)  # its last words
+        self._hear(process)  # the last reports before its end
         process.child.close()
         self._process = None
         code = process.child.poll()
         if process.finished:
-            # Nothing is left to do.
+            # All calls are made, so no restart is needed.
             self._retry_at_s = float("inf")
         elif process.broken:
             self._fail("", process.broken)
@@ -238,7 +238,8 @@ class HookProcess:
 
     def _fail(self, name: str, problem: str) -> None:
         self._judge(name or self.subject, problem)
-        # There is no time at the end for pauses, nor for a second try of what cannot begin.
+        # At the end of a run a call's failure needs no pause, and a process that cannot begin is
+        # not tried again.
         pause_s = self._wait_s if self._end_at_s is None else 0.0 if name else float("inf")
         self._retry_at_s = self.clock() + pause_s
         self._wait_s = min(2.0 * self._wait_s, LONGEST_WAIT_S)
@@ -251,8 +252,7 @@ def _started(
     *,
     log: Path | Literal["temporary"],
 ) -> Child:
-    # The interpreter's directory comes last, so that ``arena`` is found where its virtual
-    # environment is not active.
+    # With the interpreter's directory, commands find ``arena`` without an active environment.
     paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
     place = settings.launch_directory
     return Child(
@@ -260,7 +260,7 @@ def _started(
         arguments,
         log=log,
         talks="output",
-        # A run may go on where its launch directory is gone.
+        # A run may be resumed after its launch directory was removed.
         directory=place if Path(place).is_dir() else None,
         variables={"PATH": os.pathsep.join(paths)},
     )
@@ -270,7 +270,7 @@ def check_hooks(settings: HookSettings) -> None:
     """Check that all hooks can be called, in a process of its own.
 
     Raises:
-        ConfigError: Names those that cannot.
+        ConfigError: If a hook cannot be called; the message names all such hooks.
     """
     if not settings.hooks:
         return
@@ -282,7 +282,7 @@ def check_hooks(settings: HookSettings) -> None:
     try:
         faults = json.loads(b"".join(lines))
     except ValueError as error:
-        # A module may end the interpreter.
+        # A module may end the interpreter at its import, so that no JSON is printed.
         raise ConfigError(f"hooks: importing them failed: {said}") from error
     if faults:
         raise ConfigError("; ".join(faults))

@@ -1,6 +1,6 @@
 """Launcher of one learner in the controller's own process, over the in-memory transport.
 
-Made for debuggers.
+Its purpose is debugging: a debugger sees controller and learner in one process.
 
 Tests: `tests/contracts/test_launchers.py`.
 """
@@ -30,34 +30,34 @@ class InlineLauncher:
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start the thread, after the end of its predecessor."""
         self.kill(slot)
-        # The module is imported by name and late: the learner's half imports torch, the
-        # controller's half never does.
+        # The import is late and by name, because this module imports torch, which the controller's
+        # half must not do.
         inline = import_module("arena.learners.inline")
         self._learner = inline.start_inline_learner(self._setup, self._hub, populations)
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         """Ask the thread to end and wait for it: a thread cannot be killed."""
         if self._learner is not None:
-            # The thread ends within its grace, so `join` needs no timeout.
+            # The thread ends within its grace period, so `join` needs no timeout.
             self._learner.stop()
             self._learner.join()
             self._learner = None
 
     def slot_of(self, hello: Hello) -> int | None:
-        """Return the slot, if it is the thread that says Hello."""
+        """Return slot 0 if the Hello is from the thread, else None."""
         is_ours = self._learner is not None and self._learner.learner == hello.learner
         return 0 if is_ours else None
 
     def waiting(self) -> Collection[int]:
-        """Return no slot."""
+        """Return no slot, because a thread always starts at once."""
         return ()
 
     def exited(self) -> list[tuple[int, int | None]]:
-        """Return the slot, once its thread has ended."""
+        """Return slot 0 with exit code 0 once after its thread has ended."""
         if self._learner is not None and not self._learner.is_alive():
             self._learner.join()
             self._learner = None
-            # A thread has no exit code; its exception is in the log.
+            # A thread has no exit code; if it raised an exception, the log has it.
             return [(0, 0)]
         return []
 

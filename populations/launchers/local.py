@@ -17,7 +17,7 @@ from arena.wire.keys import holder_of, key_path
 from arena.wire.messages import Hello
 
 STACKS_S = 2.0
-"""Time for a process to write its stacks. A live one needs milliseconds."""
+"""Time that a process gets to write its stacks; a responsive one needs milliseconds."""
 
 
 def slot_name(slot: int) -> str:
@@ -43,10 +43,10 @@ class LocalLauncher:
         Args:
             setup_path: File with a LearnerSetup as JSON.
             endpoint: Address that learners connect to.
-            logs: Directory for their output.
-            devices: Devices, dealt to the slots in turn; at least one.
-            nice: Priority that learners give up, 0 to 19.
-            keys: Directory with each slot's key, where the controller uses keys.
+            logs: Directory for logs of the learners.
+            devices: Devices, assigned to the slots in turn; at least one.
+            nice: Increase of the learners' nice value, 0 to 19.
+            keys: Directory with each slot's key; None: the controller uses no keys.
         """
         self._setup_path = setup_path
         self._endpoint = endpoint
@@ -64,7 +64,7 @@ class LocalLauncher:
             self._setup_path,
             self._endpoint,
             populations=populations,
-            # Devices go by slot: a learner's successor has its device.
+            # The device depends on the slot, so a restarted learner gets the same one.
             device=self._devices[slot % len(self._devices)],
             log_path=self._logs / f"{slot_name(slot)}.log",
             nice=self._nice,
@@ -72,41 +72,41 @@ class LocalLauncher:
         )
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """End a slot's process and all that it started: at once, or as soon as it has written its
-        stacks.
-        """
-        # The process is taken out at once: `exited` does not report what was killed.
+        """End a slot's process and its descendants: at once, or after the time to write stacks."""
+        # The process is removed here, so that `exited` does not report it.
         process = self._processes.pop(slot, None)
         if process is None:
             return
         if dump_stacks:
             process.dump_stacks()
-            # The stacks are not waited for here: the controller has other learners to hear.
+            # `exited` kills the process later: the controller must not block on the stacks.
             self._dying.append((process, time.monotonic() + STACKS_S))
         else:
             process.kill_group()
 
     def slot_of(self, hello: Hello) -> int | None:
-        """Return the slot of one of these processes: by its process id, and its key's name."""
-        # A process id means nothing on another machine.
+        """Return the slot of a learner, by its process id, and by its key if keys are used."""
+        # A process id is only unique on one machine.
         if hello.host != socket.gethostname():
             return None
-        # A learner that says hello has begun; nothing waits for those that have not.
+        # `known_pid` does not wait for processes that are still being started; the learner that
+        # sent the Hello is not one of them.
         pids = {process.known_pid: slot for slot, process in self._processes.items()}
         slot = pids.get(hello.pid)
-        # A learner may lie about its process, and cannot about its key.
+        # A learner could send a false process id, but it cannot use another slot's key.
         is_ours = self._keys is None or (
             slot is not None and holder_of(hello.learner) == slot_name(slot)
         )
         return slot if is_ours else None
 
     def waiting(self) -> Collection[int]:
-        """Return no slot: this machine always has room."""
+        """Return no slot, because processes on this machine start at once."""
         return ()
 
     def exited(self) -> list[tuple[int, int | None]]:
-        """Return slots whose process has ended since the last call, with exit codes (-n: by signal
-        n).
+        """Return slots whose process has ended since the last call, with exit codes (-n: signal n).
+
+        It also kills processes whose time for writing stacks is over.
         """
         self._end_dying(now_s=time.monotonic())
         ended: list[tuple[int, int | None]] = [
@@ -120,7 +120,7 @@ class LocalLauncher:
 
     def close(self) -> None:
         """Kill all remaining processes."""
-        # A copy: `kill` takes entries out.
+        # The list is a copy, because `kill` removes entries.
         for slot in list(self._processes):
             self.kill(slot)
         self._end_dying(now_s=math.inf)

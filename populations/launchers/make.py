@@ -27,24 +27,24 @@ LINGER_S = 1.0
 
 
 Connections = tuple[ControllerTransport, Launcher, StoreKeeper | None]
-"""Messages between a controller and its learners, their processes, and the process that serves
-checkpoints; None: all learners see them."""
+"""Transport of messages, launcher of learners, and the process that serves checkpoints; None: all
+learners can read the run's directory."""
 
 
 @contextmanager
 def make_launcher(
     run: OpenRun, *, notify: Callable[[str], None] = ignore_notice
 ) -> Iterator[Connections]:
-    """Open transport, launcher and store for a run's next epoch; close all whatever happens.
+    """Open transport, launcher and store for a run's next epoch, and close all of them at the end.
 
     Args:
-        run: Run that goes on.
-        notify: Told of keys that had to be made anew.
+        run: Run that begins or is resumed.
+        notify: Function that gets a message if keys had to be made anew.
     """
     connect = {"inline": _inline, "local": _local, "ray": _on_ray}[run.run_file.config.launcher]
     with ExitStack() as stack:
         transport, launcher, store = connect(run, stack, notify)
-        # Learners end first of all.
+        # The stack unwinds in reverse order, so learners end before transport and store.
         stack.callback(launcher.close)
         yield transport, launcher, store
 
@@ -82,13 +82,13 @@ def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Con
 
 def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
     config = run.run_file.config
-    # The session is closed last: it ends what the launcher has left.
+    # The session is entered first, so that it is closed last: it ends what the launcher left over.
     host, is_own = stack.enter_context(ray_session(run.run_file.run, config.ray))
     transport = ZmqControllerTransport(
         config.endpoint or f"tcp://{host}:*",
         run=run.run_file.run,
         epoch=_next_epoch(run),
-        # Each learner of a slot has a key of its own, which is in no file here.
+        # Each started learner gets its own key by `admit`, so no key files of slots are needed.
         keys=_keys(run, slots=0, notify=notify),
     )
     stack.callback(transport.close, linger_s=LINGER_S)
@@ -116,7 +116,7 @@ def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Co
 
 
 def _store(run: OpenRun, transport: ZmqControllerTransport, stack: ExitStack) -> StoreKeeper:
-    """Serve checkpoints to learners that do not see the run's directory."""
+    """Start the process that serves checkpoints to learners which cannot read the run directory."""
     keeper = StoreKeeper(
         setup_path=run.run_dir / SETUP,
         bind=_store_address(run.run_file.config, transport.endpoint),
@@ -128,22 +128,22 @@ def _store(run: OpenRun, transport: ZmqControllerTransport, stack: ExitStack) ->
 
 
 def _store_address(config: RunConfig, endpoint: str) -> str:
-    """Return the address that the store listens on: beside the controller's, where none is set."""
+    """Return the address of the store: as configured, or the port after the controller's."""
     if config.store_endpoint is not None:
         return config.store_endpoint
-    # A port that the system has chosen has no neighbour to count on.
+    # Next to a port chosen by the system the following one may be in use, so it is chosen, too.
     if config.endpoint is None or config.endpoint.endswith(":*"):
         return f"{endpoint.rpartition(':')[0]}:*"
     return next_port(config.endpoint)
 
 
 def _next_epoch(run: OpenRun) -> int:
-    """Return the epoch that the first event of the controller commits."""
+    """Return the epoch of the controller that is about to start."""
     return run.state.tables.run.epoch + 1
 
 
 def _keys(run: OpenRun, *, slots: int, notify: Callable[[str], None]) -> ControllerKeys:
-    """Return the run's keys: those of earlier epochs, and new ones where keys are missing."""
+    """Return the run's keys: existing ones from earlier epochs, and new ones for missing keys."""
     names = [slot_name(slot) for slot in range(slots)]
     names += [f"remote-{number}" for number in range(run.run_file.config.remote_learners)]
     directory = run.run_dir / KEYS

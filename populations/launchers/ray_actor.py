@@ -1,7 +1,7 @@
-"""Ray actor of one learner: it starts the learner as a child on its node, and tells how it ended.
+"""Ray actor of one learner: it starts the learner as a child process, and reports its exit code.
 
-The actor runs nobody's code but this, so when it dies, its node or Ray has ended it, and no work is
-to blame; when its child dies, the exit code says how. Only text crosses Ray.
+The actor runs only this module's code. If it dies, its node or Ray has ended it, and no assignment
+is to blame; if its child dies, the exit code shows the cause. Ray transports only text.
 
 Tests: `tests/contracts/test_launchers.py`, `tests/integration/test_ray.py`.
 """
@@ -27,8 +27,8 @@ from arena.wire.keys import write_secret
 from populations.launchers.local import STACKS_S
 
 SETTLE_S = 1.0
-"""Time from a child's SIGKILL until it is told: Ray kills a worker's children just before the
-worker itself, and then it is the actor that was killed."""
+"""Delay before a child's SIGKILL is reported. Ray kills a worker's children just before the worker
+itself; in that case the actor dies within the delay, and its own death counts."""
 
 
 class LearnerActor:
@@ -49,24 +49,24 @@ class LearnerActor:
         """Start the learner.
 
         Args:
-            name: Name of its log.
+            name: Name of the learner's log.
             setup: LearnerSetup as JSON.
             endpoint: Endpoint of the controller.
-            store: Endpoint of the store, if this node does not see the run's directory.
-            cache_mb: Bound of its copies of checkpoints then, in MB.
-            populations: Populations that it trains, separated by commas; empty: any.
-            key: Text of its key file.
-            logs: Directory of its log; empty: that of Ray's logs on this node.
+            store: Endpoint of the store, used if this node has no access to the run's directory.
+            cache_mb: Maximum size of local copies of checkpoints in that case, in MB.
+            populations: Populations that the learner trains, separated by commas; empty: any.
+            key: Text of the learner's key file.
+            logs: Directory of the log; empty: that of Ray's logs on this node.
 
         Raises:
-            ConfigError: If there is no place for its files.
-            OSError: If these cannot be written, or the process not be started.
+            ConfigError: If no directory for its files can be made.
+            OSError: If its files cannot be written, or the process cannot be started.
         """
         session = _session()
         parent = session / f"arena-{os.getuid()}"
-        # Ray's session is open to everybody.
+        # All users can read Ray's session directory, so keys need a private one.
         make_private(parent)
-        # Held as long as this process lives: where it is killed, the next one here clears up.
+        # The lock lasts as long as this process; after a kill, the next actor here cleans up.
         taken, self._held = take_directory(parent)
         self._directory = taken / "learner"
         self._clear()
@@ -75,7 +75,7 @@ class LearnerActor:
         write_secret(key_path, key)
         setup_path.write_text(_here(LearnerSetup.model_validate_json(setup)).model_dump_json())
         self._log = Path(logs or session / "logs") / f"{name}.log"
-        # The constructor's thread lasts as long as the actor: the child dies with both.
+        # The child dies with the thread that starts it; this thread lasts as long as the actor.
         self._process = spawn_learner(
             setup_path,
             endpoint,
@@ -86,13 +86,13 @@ class LearnerActor:
         )
 
     def place(self) -> str:
-        """Return where it runs, as JSON: id of Ray's node, host, process id, path of its log."""
+        """Return the learner's location as JSON: Ray's node id, host, process id, path of log."""
         node = import_module("ray").get_runtime_context().get_node_id()
         where = {"node": node, "host": socket.gethostname(), "pid": self._process.pid}
         return json.dumps({**where, "log": str(self._log)})
 
     def wait(self) -> int:
-        """Wait for the learner's end, and return its exit code (-n: by signal n)."""
+        """Wait for the learner's end, and return its exit code (-n: signal n)."""
         code = self._process.wait()
         if code == -signal.SIGKILL:
             time.sleep(SETTLE_S)
@@ -100,16 +100,16 @@ class LearnerActor:
         return code
 
     def kill(self, dump_stacks: bool) -> None:
-        """End the learner and what it has started, and return when they are gone.
+        """Kill the learner and its descendants, and return when they have ended.
 
         Args:
-            dump_stacks: Whether it first writes its stacks to their file beside its log.
+            dump_stacks: Whether the learner first writes its stacks to a file beside its log.
         """
         if dump_stacks:
             self._process.dump_stacks()
             time.sleep(STACKS_S)
         self._process.kill_group()
-        # The directory is cleared here, too: the actor is ended as soon as this returns.
+        # `wait` may not get to clear the directory: the actor is killed as soon as this returns.
         self._clear()
 
     def _clear(self) -> None:
@@ -117,7 +117,7 @@ class LearnerActor:
 
 
 def _here(setup: LearnerSetup) -> LearnerSetup:
-    """Return a setup with the directory of the user's code as this node has it."""
+    """Return a setup whose launch directory is the directory of the user's code on this node."""
     if setup.launch_directory == NO_CODE or os.path.isdir(setup.launch_directory):
         return setup
     # `ray job submit --working-dir` unpacks the code on each node, and actors start in it.
@@ -126,6 +126,6 @@ def _here(setup: LearnerSetup) -> LearnerSetup:
 
 def _session() -> Path:
     """Return the directory of Ray's session on this node."""
-    # Ray is imported by name, as it is an extra.
+    # Ray is an optional dependency, so it is imported late and by name.
     context = import_module("ray").get_runtime_context()
     return Path(context.get_temp_dir(), context.get_session_name())

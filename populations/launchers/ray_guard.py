@@ -1,9 +1,9 @@
-"""``python -m populations.launchers.ray_guard DIRECTORY``: ends a run's own Ray with its parent.
+"""Process that ends a run's own Ray together with the controller, even if that is killed.
 
-Most processes of Ray end with the process that started Ray, its agents a minute later, its files
-never. This process is told Ray's processes on its standard input, one a line (process id, time of
-its start), and waits until that is closed, which the end of its parent does whatever causes it.
-Then it kills what is left of them, and removes the directory.
+When the controller ends, most processes of Ray end at once, its agents a minute later, and its
+files remain. ``python -m populations.launchers.ray_guard DIRECTORY`` reads Ray's processes from
+standard input, one a line (process id, start time), until the input is closed, as happens at the
+latest with the end of its parent. Then it kills remaining processes and removes the directory.
 
 Tests: `tests/integration/test_ray.py`.
 """
@@ -23,18 +23,18 @@ END_S = 10.0
 
 
 def line_of(process: psutil.Process) -> str:
-    """Return the line that names a process."""
+    """Return the line that identifies a process: id and start time."""
     return f"{process.pid} {process.create_time()!r}"
 
 
 def end_ray(directory: Path, lines: Iterable[str]) -> None:
-    """Kill what is left of Ray's processes, and remove its files."""
+    """Kill the remaining processes of Ray, and remove its files."""
     known = list(_alive(lines))
     for process in known:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(known, timeout=END_S)
-    # Its workers end by themselves, and may write until then.
+    # Ray's workers end by themselves; until then they may write new files, so removal is repeated.
     until_s = time.monotonic() + END_S
     while directory.exists() and time.monotonic() < until_s:
         shutil.rmtree(directory, ignore_errors=True)
@@ -46,7 +46,7 @@ def _alive(lines: Iterable[str]) -> Iterable[psutil.Process]:
         pid, started = line.split()
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(int(pid))
-            # Another process may have the number by now.
+            # The system may have given the process id to another process meanwhile.
             if process.create_time() == float(started):
                 yield process
 

@@ -1,8 +1,8 @@
 """Launcher of learners as actors of a Ray cluster, one per slot.
 
-Ray finds each actor a node with room for it, and the actor waits where there is none. It gets
-configuration, endpoints and a key as text, and connects to the controller like every other learner.
-Its node needs nothing of the run's directory.
+Ray places each actor on a node with enough resources; while there is none, the actor is pending. It
+gets configuration, endpoints and a key as text, and connects to the controller like every other
+learner. Its node needs no access to the run's directory.
 
 Tests: `tests/contracts/test_launchers.py`, `tests/integration/test_ray.py`.
 """
@@ -31,11 +31,11 @@ from populations.launchers.ray_actor import LearnerActor
 logger = logging.getLogger(__name__)
 
 END_S = 10.0
-"""Longest wait for learners that are killed."""
+"""Longest time to wait for the end of killed learners."""
 
 _WATCH = "watch"
 _NUM_STARTS = 10**6
-"""Number of names of keys of one slot."""
+"""Number of starts after which names of keys repeat."""
 
 FAILED_START = 1
 """Exit code of a learner whose actor could not be made."""
@@ -46,10 +46,10 @@ class _Learner:
     """Actor of a slot.
 
     Attributes:
-        key: Name of its key.
+        key: Name of the learner's key.
         actor: Handle of the actor.
-        place: Place where it runs, once it has one.
-        end: Exit code of the learner, or the reason for which the actor is gone.
+        place: Location as JSON, once the actor is on a node.
+        end: Exit code of the learner, or an exception if the actor has died.
     """
 
     key: str
@@ -59,12 +59,12 @@ class _Learner:
 
     @property
     def has_place(self) -> bool:
-        """Return whether it has come to a node; it may have ended there."""
+        """Return whether the actor was started on a node; it may have ended since."""
         return self.place.done() and self.place.exception() is None
 
 
 class RayLauncher:
-    """Launcher of learners as Ray actors. Ray is connected as long as it is used."""
+    """Launcher of learners as Ray actors. Ray must be connected as long as it is used."""
 
     def __init__(
         self,
@@ -81,20 +81,20 @@ class RayLauncher:
 
         Args:
             setup: Setup of learners.
-            resources: Resources that each of them needs.
+            resources: Resources that each learner needs.
             endpoint: Address that learners connect to.
-            store: Address of checkpoints, for those that do not see the run's directory.
-            logs: Directory of their logs, if their node sees it; None: that of Ray's logs there.
-            admit: Function that admits a new key of this name, and returns its file's text.
-            forget: Function that admits the key of this name no more.
+            store: Address of the store, for learners without access to the run's directory.
+            logs: Directory of logs; None: nodes cannot write there, and use Ray's log directory.
+            admit: Function that makes and admits a key of the given name; returns its file's text.
+            forget: Function that revokes the key of the given name.
         """
         self._ray = import_module("ray")
-        # Its own threads: one waits for the learner's end, while others ask.
+        # `wait` blocks until the learner's end, so it has a thread of its own in the actor.
         self._make_actor = self._ray.remote(concurrency_groups={_WATCH: 1})(LearnerActor).options(
             num_cpus=resources.num_cpus,
             num_gpus=resources.num_gpus,
             resources=dict(resources.custom),
-            # The controller plans restarts, each with a key of its own.
+            # The controller itself plans restarts, each with a new key.
             max_restarts=0,
         )
         self._setup = setup
@@ -107,12 +107,12 @@ class RayLauncher:
         self._num_started = 0
         self._learners: dict[int, _Learner] = {}
         self._dying: list[tuple[Any, Future[None], float]] = []
-        """Actors told to kill their learners, done when these are gone, and how long to wait."""
+        """Actors that are killing their learners, each with a future of its end and a deadline."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
-        """Ask for an actor in a slot, after killing its predecessor there."""
+        """Request an actor for a slot, after killing its predecessor there."""
         self.kill(slot)
-        # A name for each start: one that was cut off cannot speak for the slot any more.
+        # Each start has a new key, so that a disconnected predecessor cannot act for the slot.
         self._num_started = (self._num_started + 1) % _NUM_STARTS
         key = f"slot{slot}-{self._num_started}"
         actor = self._make_actor.remote(
@@ -134,8 +134,8 @@ class RayLauncher:
         self._learners[slot].place.add_done_callback(partial(_log_place, key))
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """End a slot's actor and its learner: at once, or as soon as it has written its stacks."""
-        # The learner is taken out at once: `exited` does not report what was killed.
+        """End a slot's actor and its learner: at once, or after the time for writing stacks."""
+        # The learner is removed here, so that `exited` does not report it.
         learner = self._learners.pop(slot, None)
         if learner is None:
             return
@@ -157,23 +157,24 @@ class RayLauncher:
         return [slot for slot, learner in self._learners.items() if not learner.place.done()]
 
     def exited(self) -> list[tuple[int, int | None]]:
-        """Return slots whose learner has ended since the last call, with exit codes (-n: by signal
-        n); None: Ray or its node has ended its actor.
+        """Return slots whose learner has ended since the last call, with exit codes (-n: signal n).
+
+        The exit code is None if the actor has died with its node, or by Ray.
         """
         self._end_dying(now_s=time.monotonic())
         ended = [(slot, one) for slot, one in self._learners.items() if one.end.done()]
         for slot, learner in ended:
             del self._learners[slot]
             self._forget(learner.key)
-            # The actor may outlive its learner.
+            # An actor does not end with its learner.
             self._ray.kill(learner.actor)
             if (error := learner.end.exception()) is not None:
                 logger.warning("%s: %s", slot_name(slot), error)
         return [(slot, self._code(learner)) for slot, learner in ended]
 
     def close(self) -> None:
-        """Kill all remaining learners, and wait until they are gone."""
-        # A copy: `kill` takes entries out.
+        """Kill all remaining learners, and wait for their end."""
+        # The list is a copy, because `kill` removes entries.
         for slot in list(self._learners):
             self.kill(slot)
         _, left = wait([killed for _, killed, _ in self._dying], timeout=END_S)
@@ -182,7 +183,7 @@ class RayLauncher:
         self._end_dying(now_s=math.inf)
 
     def _log_name(self, slot: int) -> str:
-        # Logs in another place stand beside those of other runs.
+        # Ray's log directory is shared with other runs, so a log there is named after its run.
         return slot_name(slot) if self._logs else f"arena-{self._setup.run[:8]}-{slot_name(slot)}"
 
     def _code(self, learner: _Learner) -> int | None:
@@ -190,20 +191,20 @@ class RayLauncher:
         if error is None:
             return learner.end.result()
         errors = self._ray.exceptions
-        # Ray ends a worker where a node runs out of memory, as the kernel does.
+        # If a node runs out of memory, Ray kills a worker, like the kernel by SIGKILL.
         if isinstance(error, errors.OutOfMemoryError):
             return -signal.SIGKILL
-        # It is dead with its node, or its node does not answer. Else its constructor raised, as
-        # where Arena is not installed on the node.
+        # The actor is lost if it died with its node, or the node does not answer. Otherwise its
+        # constructor raised an error, for example because Arena is not installed on the node.
         is_lost = isinstance(error, errors.RayActorError) and not error.actor_init_failed
         return None if is_lost else FAILED_START
 
     def _end_dying(self, *, now_s: float) -> None:
-        """End the actors of learners that are gone, and of those that took too long."""
+        """End the actors whose learners have ended, or have taken too long to end."""
         for dying in list(self._dying):
             actor, killed, until_s = dying
             if killed.done() or now_s >= until_s:
-                # A learner ends with its actor, also where that has not answered.
+                # Ending the actor ends its learner, even if the actor has not answered.
                 self._ray.kill(actor)
                 self._dying.remove(dying)
 

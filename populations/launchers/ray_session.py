@@ -1,4 +1,4 @@
-"""Connection to Ray: a cluster that is there, or a Ray of the run's own on this machine.
+"""Connection to Ray: an existing cluster, or a Ray on this machine that belongs to the run.
 
 Tests: `tests/integration/test_ray.py`.
 """
@@ -27,31 +27,31 @@ from populations.config.sections import RayConfig
 from populations.launchers import ray_guard
 
 OBJECT_STORE_BYTES = 80 * 2**20
-"""Shared memory for Ray's objects, about the least that Ray takes: learners exchange none."""
+"""Shared memory for Ray's objects, about Ray's minimum, because learners exchange no objects."""
 
 MAX_TEMP_BYTES = 16
-"""Longest path of a directory for temporary files in which Ray's Unix sockets, whose paths may have
-107 bytes, have room."""
+"""Maximum length of the temporary directory's path, because paths of Ray's Unix sockets below it
+may have at most 107 bytes."""
 
 PROBE_S = 5.0
 
 OWN = "local"
-"""Ray's word for a Ray of a process's own."""
+"""Address by which Ray is asked to start a new instance on this machine."""
 
 _ENVIRONMENT = {
-    # A Ray on Linux would listen on all of the machine's addresses without this. It is read when
-    # Ray is imported, and makes this Ray one of a laptop: its node has the address 127.0.0.1.
+    # Without this variable, which Ray reads at its import, Ray on Linux would listen on all of the
+    # machine's addresses. With it the node has the address 127.0.0.1.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    # Nothing is sent to Ray's makers.
+    # Ray must not send usage statistics.
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 
 
 def check_ray(settings: RayConfig) -> None:
-    """Refuse to go on without Ray, or without a cluster at its address.
+    """Check that Ray is installed, and that a cluster answers at the configured address.
 
     Raises:
-        ConfigError: Says what to install, or which address does not answer.
+        ConfigError: If Ray is missing, or no cluster answers.
     """
     if find_spec("ray") is None:
         raise ConfigError("launcher: ray needs Ray: pip install ray")
@@ -60,7 +60,7 @@ def check_ray(settings: RayConfig) -> None:
     if not has_port:
         return
     try:
-        # Ray itself tries for minutes, and says little.
+        # Ray itself would try for minutes and then report little.
         socket.create_connection((host.strip("[]"), int(port)), timeout=PROBE_S).close()
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(f"ray.address: no Ray answers at {address}: {error}") from error
@@ -72,31 +72,30 @@ def _address(settings: RayConfig) -> str:
 
 @contextmanager
 def ray_session(run: str, settings: RayConfig) -> Iterator[tuple[str, bool]]:
-    """Connect to the configured cluster, or start a Ray of the run's own; end what was begun.
+    """Connect to the configured cluster, or start the run's own Ray; disconnect or end it after.
 
-    Use it in the main thread, under the run's lock: processes of a Ray of its own are killed with
-    the thread that starts them.
+    Use it in the main thread, under the run's lock: processes of the run's own Ray are killed when
+    the thread that started them ends.
 
     Args:
         run: Run's id.
         settings: Configuration of Ray.
 
     Yields:
-        Address of this machine that learners can reach, and whether all of this Ray runs on this
-        machine and ends with the run.
+        Address of this machine that learners can reach, and whether Ray is the run's own.
 
     Raises:
-        ConfigError: If there is no Ray, or no cluster at the address.
+        ConfigError: If Ray is not installed, or no cluster answers at the address.
     """
     check_ray(settings)
     address = _address(settings)
     if address == OWN:
-        # These are set before Ray is imported, which reads them.
+        # Ray reads these variables at its import, so they are set before it.
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     ray = import_module("ray")
     with ExitStack() as stack:
-        # A connection of its user's, in the same process, stays theirs.
+        # If the user has connected this process to Ray before, that connection is used and kept.
         is_connected = bool(ray.is_initialized())
         is_own = address == OWN and not is_connected
         if is_own:
@@ -110,11 +109,12 @@ def ray_session(run: str, settings: RayConfig) -> Iterator[tuple[str, bool]]:
 
 @contextmanager
 def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
-    """Run a Ray on this machine, of which nothing is left, even where this process is killed."""
-    # The directory may have been left where the machine went down.
+    """Run a Ray on this machine; its processes and files are removed even after a kill."""
+    # After a crash of the machine the directory may still exist.
     shutil.rmtree(directory, ignore_errors=True)
     make_private(directory)
-    # The guards of a command end the process below as well, before it has removed anything.
+    # A command's own guard may kill the process below before it has removed the directory, so that
+    # guard must remove it, too.
     remove_at_end(directory)
     guard = Child(ray_guard.__name__, [str(directory)], dies_with_parent=False, talks="output")
     others = {child.pid for child in psutil.Process().children()}
@@ -137,11 +137,11 @@ def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
 
 
 def own_directory(run: str) -> Path:
-    """Return the directory of the files of a run's own Ray."""
+    """Return the directory for the files of a run's own Ray."""
     parent = Path(tempfile.gettempdir())
     if len(os.fsencode(parent)) > MAX_TEMP_BYTES:
         parent = Path("/tmp")
-    # The user id is part of the name: two users may run copies of one run directory.
+    # The name contains the user id, because two users may run copies of one run directory.
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
     return parent / f"arena-ray-{name}"
 
@@ -154,7 +154,7 @@ def _start(ray: ModuleType, directory: Path) -> None:
         log_to_driver=False,
         configure_logging=False,
         object_store_memory=OBJECT_STORE_BYTES,
-        # Ray opens its directory to everybody; the one around it stays closed.
+        # Ray makes its directory readable for all users, so its parent must be private.
         _temp_dir=str(directory / "ray"),
     )
 
@@ -162,6 +162,6 @@ def _start(ray: ModuleType, directory: Path) -> None:
 def _join(ray: ModuleType, address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False, configure_logging=False)
-    # Ray's own errors, and those of its libraries, have no common base.
+    # Errors of Ray and of its libraries have no common base class.
     except Exception as error:
         raise ConfigError(f"ray.address: no Ray answers at {address}: {error}") from error

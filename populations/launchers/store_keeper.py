@@ -1,4 +1,4 @@
-"""The process that serves a run's store, kept alive beside the controller.
+"""Supervisor of the process that serves a run's store to learners on other machines.
 
 Tests: `tests/arena/transfer/test_process.py`, `tests/faults/test_store_process.py`.
 """
@@ -21,27 +21,27 @@ logger = logging.getLogger(__name__)
 MODULE = "arena.transfer.process"
 START_S = 60.0
 ASK_S = 1.0
-"""Longest time between two questions whether the process is there."""
+"""Longest time between two messages to the process, by which its end is noticed."""
 
 PAUSE_S = 0.02
-"""Least time between two lines."""
+"""Shortest time between two messages to the process."""
 
 STUCK_S = 60.0
-"""Time after which a process that does not answer is killed: it may wait for a slow disk, but
-learners have given up waiting for it."""
+"""Time after which a process that does not answer is killed: it may wait for a slow disk, but by
+then learners have stopped waiting for it."""
 
 AGAIN_S = 1.0
 """Seconds before a process that has ended is started again."""
 
 
 class StoreKeeper:
-    """Thread that starts the process, tells it the terms on which it serves, and starts it again
-    at its address when it has ended or does not answer.
+    """Thread that starts the process, sends it the `Terms` on which it serves, and restarts it.
 
-    A thread of its own: the controller's loop has nothing to wait for.
+    A restart follows when the process has ended or does not answer; the address stays the same.
+    Because of the thread the controller's loop never waits for the process.
 
     Attributes:
-        endpoint: Address that it listens on; the port is the real one.
+        endpoint: Address that the process listens on, with the actual port once it has started.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class StoreKeeper:
 
         Args:
             setup_path: File with a LearnerSetup as JSON.
-            bind: tcp address to listen on; with the port ``*``, the first process chooses.
+            bind: TCP address to listen on; the port ``*`` lets the first process choose one.
             keys: Directory of the run's keys.
-            admitted: Names of learners whose keys are let in, by public key (32 bytes).
-            log_path: File for its log.
+            admitted: Names of admitted learners, by public key (32 bytes).
+            log_path: File for the log of the process.
         """
         self._arguments = ["--setup", str(setup_path), "--keys", str(keys)]
         self._log_path = log_path
         self.endpoint = bind
-        # All of them each time, so that a process that is started again knows no less.
+        # Each message has the complete terms, so that a restarted process needs no history.
         self._terms = Terms.of(admitted)
         self._changed = threading.Event()
         self._started = threading.Event()
@@ -75,7 +75,7 @@ class StoreKeeper:
         self._thread = threading.Thread(target=self._keep, name="controller-store", daemon=True)
 
     def __enter__(self) -> Self:
-        """Start, and wait until the address is known.
+        """Start the thread, and wait until the process listens and its address is known.
 
         Raises:
             AddressInUse: If the process ends before it listens.
@@ -103,7 +103,7 @@ class StoreKeeper:
         self._thread.join()
 
     def admit_only(self, learners: Mapping[bytes, str]) -> None:
-        """Have the store answer the holders of these keys alone, within a moment.
+        """Let the store answer only the holders of these keys, from the next message on.
 
         Args:
             learners: Names by public key (32 bytes).
@@ -112,7 +112,7 @@ class StoreKeeper:
         self._changed.set()
 
     def grant(self, grants: Mapping[str, tuple[Grant, ...]]) -> None:
-        """Have the store take these checkpoints and no others, within a moment.
+        """Let the store accept only these checkpoints, from the next message on.
 
         Args:
             grants: Checkpoints that each learner may publish, by the name of its key.
@@ -137,7 +137,7 @@ class StoreKeeper:
                 logger.warning("the process that serves the store has ended; it is started again")
 
     def _spawned(self) -> Child | None:
-        """Start a process; None: the machine refuses, for now perhaps."""
+        """Start a process; None: it could not be started, perhaps only for now."""
         try:
             arguments = [*self._arguments, "--bind", self.endpoint]
             return Child(MODULE, arguments, log=self._log_path, talks="output")
@@ -146,21 +146,20 @@ class StoreKeeper:
             return None
 
     def _talk(self, process: Child) -> None:
-        """Tell a process the terms whenever they change, until it answers no more."""
+        """Send the terms to a process whenever they change, until it ends or stops answering."""
         limit_s = START_S
         try:
             while True:
-                # The same again for its successors: learners know it.
+                # A restarted process must listen on the same address, because learners know it.
                 self.endpoint = process.call(self._terms.line, limit_s).decode().strip()
                 self._started.set()
                 limit_s = STUCK_S
-                # Terms are not sent at once, so that many learners' assignments begin and end in
-                # one line.
+                # The pause collects changes, so that one message covers many learners' assignments.
                 self._closing.wait(PAUSE_S)
                 self._changed.wait(ASK_S)
                 self._changed.clear()
         except EOFError:
             return
-        # One that is stopped would never be noticed otherwise, and might not read, either.
+        # Only the time limit shows that a process is stopped (SIGSTOP) or stuck.
         except TimeoutError:
             logger.warning("the process that serves the store has not answered for %.0f s", limit_s)
