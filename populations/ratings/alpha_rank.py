@@ -1,9 +1,9 @@
-"""Alpha-rank: the share of time that evolution spends at each player.
+"""Alpha-rank: ranking of players by the share of time that an evolution spends at each of them.
 
-A population plays one strategy until a mutant takes over. The probability that it does depends on
-the payoff and on the strength of selection, alpha. The ranking is the stationary distribution of
-this Markov chain. All rates are kept as logarithms and states are eliminated without subtraction,
-so no alpha is too large.
+A population plays one strategy until a mutant takes over. The probability of that depends on the
+payoff and on the strength of selection, alpha. The ranking is the stationary distribution of this
+Markov chain. All rates are computed as logarithms and states are eliminated without subtraction,
+so alpha may be arbitrarily large.
 
 Sources: Omidshafiei et al., "alpha-Rank: multi-agent evaluation by evolution" (Scientific Reports,
 2019), equations 7-12; Grassmann, Taksar and Heyman, "Regenerative analysis and steady state
@@ -19,14 +19,14 @@ import numpy.typing as npt
 
 from populations.ratings.nash import FloatArray, normalized
 
-# OpenSpiel's default m.
+# The population size m is OpenSpiel's default.
 NUM_INDIVIDUALS = 50
 TIE = 1e-12
-"""Payoffs that differ by less than this share of the largest difference are equal."""
+"""Share of the largest difference of payoffs below which two payoffs are equal."""
 
 SELECTION_AT_START = 40.0
-"""Log-odds of the smallest difference of payoffs at which the sweep of alpha begins. Below it the
-    distribution can rest for a while and move on later."""
+"""Log-odds of the smallest difference of payoffs at which the sweep of alpha begins. With less, the
+distribution may stay the same over a doubling and change later."""
 
 MAX_DOUBLINGS = 60
 
@@ -42,7 +42,7 @@ def alpha_rank(
 
     Args:
         payoff: Payoff of the row against the column. Shape [N, N], N at least 1.
-        alpha: Strength of selection, at least 0. None: doubled until the ranking stays.
+        alpha: Strength of selection, at least 0. None: doubled until the ranking no longer changes.
         num_individuals: Size of the population, at least 2.
 
     Returns:
@@ -60,7 +60,7 @@ def alpha_rank(
 def stationary(log_rates: FloatArray) -> FloatArray:
     """Return the stationary distribution of an irreducible chain, to full relative precision.
 
-    Grassmann's elimination in logarithms: rates may be as small as e^-1e300.
+    The method is Grassmann's elimination in logarithms, so rates may be as small as e^-1e300.
 
     Args:
         log_rates: Logarithm of the rate from the row to the column, in any unit; -inf for no
@@ -69,7 +69,7 @@ def stationary(log_rates: FloatArray) -> FloatArray:
     Returns:
         Probabilities [S].
     """
-    # Forward pass: states are removed from the last to the first, and detours through them added.
+    # The forward pass removes states from the last to the first, and adds detours through them.
     rates = log_rates.copy()
     size = len(rates)
     for last in range(size - 1, 0, -1):
@@ -77,7 +77,7 @@ def stationary(log_rates: FloatArray) -> FloatArray:
         rates[:last, last] -= np.logaddexp.reduce(rates[last, :last])
         detour = rates[:last, last, None] + rates[None, last, :last]
         rates[:last, :last] = np.logaddexp(rates[:last, :last], detour)
-    # Backward pass: masses relative to state 0, which has e^0.
+    # The backward pass computes masses relative to state 0, whose mass is e^0.
     log_mass = np.zeros(size)
     for state in range(1, size):
         # mass_s = sum_k<s mass_k q_ks, with q_ks already divided by the rate out of s.
@@ -89,14 +89,14 @@ def log_fixation(gains: FloatArray, *, num_individuals: int) -> FloatArray:
     """Return the logarithm of a single mutant's fixation probability.
 
     Args:
-        gains: u: alpha times the mutant's advantage in payoff. Any shape.
-        num_individuals: m.
+        gains: u, alpha times the mutant's advantage in payoff. Any shape.
+        num_individuals: Population size m.
     """
-    # (1 - e^-u) / (1 - e^-mu), and its limit 1 / m at u = 0.
+    # The probability is (1 - e^-u) / (1 - e^-mu), with the limit 1 / m at u = 0.
     u = np.abs(gains)
-    # Any number will do where the limit replaces the result; 0 would give log 0.
+    # Where the limit replaces the result, any number but 0 avoids the logarithm of 0.
     safe = np.where(u < 1e-14, 1.0, u)
-    # expm1 loses no digits near 0.
+    # expm1 is exact near 0, where 1 - e^-u would lose digits.
     result = np.log(-np.expm1(-safe)) - np.log(-np.expm1(-num_individuals * safe))
     # A worse mutant's probability is e^(-(m - 1) |u|) times that of a better one.
     result = np.where(gains < 0.0, result - (num_individuals - 1) * safe, result)
@@ -114,11 +114,11 @@ def _rank(
         return _walk(alpha * gains, is_reachable=is_reachable, m=m)
     if not gains.any():
         return np.full(len(gains), 1.0 / len(gains))
-    # The smallest difference decides where the sweep must start to see it at all.
+    # The sweep must start where even the smallest difference matters.
     clean = _without_ties(gains / np.abs(gains).max())
     strength = SELECTION_AT_START / float(np.abs(clean[clean != 0.0]).min())
     mass = _walk(strength * clean, is_reachable=is_reachable, m=m)
-    # Larger alpha separates rates further; the limit is reached when doubling moves no mass.
+    # The limit of large alpha is reached when a doubling moves no mass.
     for _ in range(MAX_DOUBLINGS):
         strength *= 2.0
         before, mass = mass, _walk(strength * clean, is_reachable=is_reachable, m=m)
@@ -128,13 +128,13 @@ def _rank(
 
 
 def _walk(u: FloatArray, *, is_reachable: npt.NDArray[np.bool_], m: int) -> FloatArray:
-    # A mutant is drawn uniformly: the factor 1 / (N - 1) is common to all rates and cancels.
+    # Mutants are drawn uniformly; their factor 1 / (N - 1) is common to all rates and cancels.
     return stationary(np.where(is_reachable, log_fixation(u, num_individuals=m), -np.inf))
 
 
 def _without_ties(gains: FloatArray) -> FloatArray:
     magnitude = np.abs(gains)
-    # The sweep would take a rounding error of a tie for the smallest difference.
+    # Otherwise the sweep would take the rounding error of a tie for the smallest difference.
     return np.where(magnitude <= TIE * magnitude.max(initial=0.0), 0.0, gains)
 
 

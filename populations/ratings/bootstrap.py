@@ -1,8 +1,9 @@
 """Intervals without a normal approximation: the percentile bootstrap over all matches.
 
 The bootstrap draws as many matches as were played, from all matches of all pairs, and fits
-everything again. How often each pair met is therefore drawn, too. An outcome that was always seen
-is always drawn, so with few matches these intervals are too narrow and Wald's are better.
+everything again. So the number of matches of each pair is random, too. A pair with only one outcome
+has only this outcome in all resamples, so with few matches these intervals are too narrow and
+Wald's are better.
 
 Sources: Efron, "Bootstrap methods: another look at the jackknife" (Annals of Statistics, 1979);
 Efron and Tibshirani, "An introduction to the bootstrap" (1993), chapter 13.
@@ -37,17 +38,17 @@ def bootstrap(
     num_resamples: int = NUM_RESAMPLES,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Fit resampled results, each time from the ratings of all results.
+    """Fit a model to resampled results; each fit starts from the ratings of all results.
 
     Args:
         model: Model with its priors.
-        results: As for `BradleyTerry.fit`; so are the next four. The
-            number of matches drawn is their sum, rounded.
+        results: Results, as for `BradleyTerry.fit`, like the next four arguments. A resample has as
+            many matches as they have, rounded.
         entrants: Entrants to rate even if they have no result.
         parents: Entrant whose rating is the prior mean, by child.
         times: Population and age of the entrants that learn.
         anchors: Entrants fixed at exactly 0.
-        num_resamples: B; 200 for a look, 1000 for the record.
+        num_resamples: Number B of resamples; 200 suffice for a first look, 1000 for publication.
         rng: Generator of the resamples.
 
     Returns:
@@ -65,16 +66,16 @@ def bootstrap(
     posterior = estimated.posterior
     counts = posterior.counts
     total = round(float(counts.sum()))
-    # Any distribution will do for an empty table, from which no match is drawn.
+    # From an empty table no match is drawn, so any distribution serves.
     seen = counts.ravel() if total else np.ones(counts.size)
     shares = seen / seen.sum()
     ratings = np.empty((num_resamples, len(posterior.entrants)))
     for b in range(num_resamples):
-        # Draws are from all matches at once: drawn within a pair, a single match could only come
-        # back as it was, with an interval of width 0.
+        # Draws are from all matches at once: within a pair with a single match, each draw would
+        # repeat that match, and its interval would have width 0.
         drawn = rng.multinomial(total, shares).reshape(counts.shape) if total else counts
-        # The components of variance stay as they were estimated from all results: a resample of few
-        # matches would move them more than chance does.
+        # Components of variance are not estimated again, because few resampled matches would change
+        # them more than chance does.
         resampled = replace(
             posterior.problem, matches=drawn.sum(axis=1).astype(np.float64), scores=drawn @ POINTS
         )
@@ -106,12 +107,12 @@ class Intervals:
 def intervals(
     ratings: FloatArray, resampled: Iterable[FloatArray], *, tie: float = 1e-6
 ) -> Intervals:
-    """Read intervals off ratings of resampled matches.
+    """Return intervals from ratings of resampled matches.
 
-    A pair is ordered where one of the two is ahead in at least 97.5% of the resamples.
+    One player ranks above another if it is ahead in at least 97.5% of the resamples.
 
     Args:
-        ratings: Ratings of the original matches; every interval holds its rating. Shape [N].
+        ratings: Ratings of the original matches; each interval contains its rating. Shape [N].
         resampled: Ratings of resamples, each [N]; at least one.
         tie: Difference below which two ratings are equal.
     """
@@ -125,7 +126,7 @@ def intervals(
     low, high = np.quantile(np.stack(rows), [TAIL, 1.0 - TAIL], axis=0)
     is_better = is_ahead >= (1.0 - TAIL) * len(rows)
     return Intervals(
-        # Percentiles of biased resamples can miss the rating itself.
+        # If resamples are biased, their percentiles may exclude the rating itself.
         lows=np.minimum(low, ratings),
         highs=np.maximum(high, ratings),
         ranks=tuple(

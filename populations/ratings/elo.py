@@ -17,9 +17,9 @@ K_FACTOR = 32.0
 
 def expected_score(rating: float, opponent: float) -> float:
     """Return the expected score of a rating against another, in (0, 1)."""
-    # A bounded exponent cannot overflow; beyond the bound the score is 0 or 1 to the last bit.
+    # The limit prevents an overflow; beyond it the score is 0 or 1 in float64.
     exponent = min(max((opponent - rating) / 400.0, -300.0), 300.0)
-    # 400 points are odds of 10:1.
+    # A difference of 400 points means odds of 10:1.
     return float(1.0 / (1.0 + 10.0**exponent))
 
 
@@ -33,22 +33,22 @@ def elo_of_many(
     k_factor: float = K_FACTOR,
     initial: float = INITIAL,
 ) -> FloatArray:
-    """Rate many sequences of games of two at once, each in the order given.
+    """Compute ratings for many sequences of two-player games at once, each in the order given.
 
     Args:
         homes: Indices of the first players. Shape [M], M games.
         aways: Indices of the second players. Shape [M].
         scores: Scores of the first players. Shape [M].
-        orders: Indices of games in the order in which sequence b plays them. Shape [B, L].
-        num_players: N.
-        k_factor: Points gained by a win that was expected to be a loss.
+        orders: Indices of the L games that sequence b plays, in order. Shape [B, L].
+        num_players: Number N of players.
+        k_factor: Points that a win against expectation gains at most.
         initial: Rating of a player before its first game.
 
     Returns:
         Ratings [B, N].
     """
     ratings = np.full((len(orders), num_players), initial)
-    # Step l plays one game of every sequence: contiguous rows [L, B], so that a step reads one.
+    # Step l plays one game of every sequence, so contiguous rows [L, B] are the fastest to read.
     sequence = np.arange(len(orders))
     for game in np.ascontiguousarray(orders.T):
         home, away = homes[game], aways[game]

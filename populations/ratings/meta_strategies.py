@@ -4,8 +4,8 @@ Sources: Lanctot et al., "A unified game-theoretic approach to multiagent reinfo
 (NeurIPS, 2017), section 3.1 and appendix F (PSRO, projected replicator dynamics); Muller et al., "A
 generalized training approach for multiagent learning" (ICLR, 2020) (alpha-rank).
 
-Everywhere ``payoff`` is the expected score of the row against the column minus 1/2: antisymmetric,
-[N, N], players in the order in which they joined the league.
+In this module ``payoff`` is the expected score of the row against the column minus 1/2, an
+antisymmetric matrix [N, N] with players in the order in which they joined the league.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ PRD_FLOOR = 1e-6
 
 
 def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:
-    """Weigh the players of a league, for new policies to respond to.
+    """Return the meta-strategy of a kind: the mixture of players that new policies train against.
 
     Args:
         kind: ``uniform``; ``uniform_biased`` (favours recent players); ``nash`` (the equilibrium of
             highest entropy); ``prd`` (projected replicator dynamics: near an equilibrium, every
             player keeps some mass); ``alpha_rank``; ``latest`` (the last player only: self-play).
-        payoff: See the module. N at least 1.
+        payoff: Payoff, as in the module's docstring, with N at least 1.
 
     Returns:
         Probabilities [N].
 
     Raises:
-        ValueError: If ``kind`` is none of these, or ``payoff`` is not antisymmetric or not finite.
+        ValueError: If ``kind`` is unknown, or ``payoff`` is not antisymmetric or not finite.
     """
     game = antisymmetric(payoff)
     if kind == "uniform":
@@ -59,13 +59,13 @@ def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:
 
 
 def uniform(size: int) -> FloatArray:
-    """Return the same mass for every player [size]."""
+    """Return equal masses for all players [size]."""
     return np.full(size, 1.0 / size)
 
 
 def uniform_biased(size: int) -> FloatArray:
-    """Return a softmax of the order of joining: each mass is e times the one before [size]."""
-    # Exponents of at most 0: e^k itself overflows beyond 709 players.
+    """Return masses by order of joining, each e times the previous one [size]."""
+    # Exponents are at most 0, because e^k itself overflows for more than 709 players.
     return normalized(np.exp(np.arange(size, dtype=np.float64) - (size - 1)))
 
 
@@ -83,13 +83,13 @@ def projected_replicator_dynamics(
     step: float = PRD_STEP,
     floor: float = PRD_FLOOR,
 ) -> tuple[FloatArray, FloatArray]:
-    """Average two populations over their evolution from uniform, each with a least mass.
+    """Return the time averages of two populations that evolve from the uniform strategies.
 
     Args:
         payoff: Payoff of rows against columns in a zero-sum game. Shape [N, M], both at least 1.
-        num_iterations: Steps of the dynamics.
-        step: Length of a step; the paper's dt.
-        floor: Least mass of a strategy; the paper's gamma.
+        num_iterations: Number of steps of the dynamics.
+        step: Length of a step, the paper's dt.
+        floor: Minimum mass of a strategy, the paper's gamma.
 
     Returns:
         Mean strategies of rows [N] and columns [M]; equal where ``payoff`` is antisymmetric.
@@ -101,13 +101,13 @@ def projected_replicator_dynamics(
     if not 0.0 <= floor * max(game.shape) <= 1.0:
         raise ValueError(f"floor must be in [0, 1 / {max(game.shape)}], got {floor!r}")
     row, column = uniform(game.shape[0]), uniform(game.shape[1])
-    # The time average converges to an equilibrium; the last point may circle round it.
+    # The time average converges to an equilibrium, around which the last point may circle.
     row_sum, column_sum = row.copy(), column.copy()
     for _ in range(num_iterations):
-        # Zero-sum: the column player's payoff is -p A.
+        # Both fitnesses are computed before either side moves; that of the columns is -p A, because
+        # the game is zero-sum.
         row_fitness, column_fitness = game @ column, -(row @ game)
         # dp_i / dt = p_i ((A q)_i - p A q), projected back onto the simplex with a floor.
-        # Both sides move from the same point: the fitness of both was read before either changed.
         row = project_to_simplex(row + step * row * (row_fitness - row @ row_fitness), floor=floor)
         column = project_to_simplex(
             column + step * column * (column_fitness - column @ column_fitness), floor=floor
@@ -124,7 +124,7 @@ def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
 
     Args:
         values: Any numbers [N].
-        floor: Least mass, from 0 to 1 / N.
+        floor: Minimum mass of a strategy, from 0 to 1 / N.
 
     Returns:
         Probabilities [N].
@@ -135,7 +135,7 @@ def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
         return uniform(size)
     # The floor is subtracted, and the remainder is projected on a simplex of size ``room``.
     above = values - floor
-    # All values shift by the same amount in the interior, and no sort is needed.
+    # If the answer is in the interior, all values shift by the same amount, and no sort is needed.
     if above.min() >= 0.0:
         shifted = above + (room - above.sum()) / size
         if shifted.min() >= 0.0:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-10
-"""Singular values below this share of the largest one are 0."""
+"""Share of the largest singular value below which a singular value is 0."""
 
 NEGLIGIBLE = 1e-9
 """Share of the largest advantage below which an advantage is 0."""
@@ -37,7 +37,7 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
         One optimal strategy of the row player [N], one of the column player [M], and the value.
 
     Raises:
-        ValueError: If ``payoff`` is no matrix, is empty, or holds a number that is not finite.
+        ValueError: If ``payoff`` is no matrix, is empty, or has a number that is not finite.
     """
     from scipy.optimize import linprog
 
@@ -47,7 +47,7 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
     # size.
     centre, scale = float(game.mean()), _scale(game - game.mean())
     scaled = (game - centre) / scale
-    # Maximize v subject to (p A)_j >= v for every column j.
+    # The program maximizes v subject to (p A)_j >= v for every column j.
     solution = linprog(
         np.append(np.zeros(num_rows), -1.0),
         A_ub=np.hstack([-scaled.T, np.ones((num_columns, 1))]),
@@ -60,8 +60,8 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
     if solution.status != 0:
         raise RuntimeError(f"the linear program has a solution, but got {solution.message!r}")
     row = _distribution(solution.x[:num_rows])
-    # The dual variables of the columns' constraints are the column player's strategy; those of a
-    # minimum under upper bounds are at most 0.
+    # The dual variables of the columns' constraints are the column player's strategy; the solver
+    # returns them with negative sign.
     column = _distribution(-solution.ineqlin.marginals)
     return row, column, float(row @ game @ column)
 
@@ -77,33 +77,34 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
         advantages: Advantage of i over j; antisymmetric. Shape [N, N], N at least 1.
 
     Returns:
-        Probabilities [N]. An equilibrium other than that of highest entropy where float64 cannot
-        tell whether a player has mass.
+        Probabilities [N]. If float64 cannot decide whether a player has mass, they are those of
+        another equilibrium.
 
     Raises:
         ValueError: If ``advantages`` is not antisymmetric, is empty or not finite.
     """
     game = antisymmetric(advantages)
     game = game / _scale(game)
-    # Advantages below the linear program's tolerance would make it fail for no gain.
+    # Advantages below the linear program's tolerance might make it fail, and do not matter.
     game[np.abs(game) < NEGLIGIBLE] = 0.0
     found = _relative_interior(game)
     if found is None:
         return zero_sum_nash(game)[0]
     inside, has_mass = found
-    # The face has p > 0 inside, A p = 0 inside, A p <= 0 outside; the value of the game is 0.
+    # The equilibria are the p with p > 0 and A p = 0 for players with mass ("inside"), and A p <= 0
+    # for the others ("outside"); the value of the game is 0.
     outside_game = game[np.ix_(~has_mass, has_mass)]
     inside_game = game[np.ix_(has_mass, has_mass)]
     size = len(inside_game)
     equations = np.vstack([inside_game, np.ones((1, size))])
     left, singular, right = np.linalg.svd(equations, full_matrices=True)
-    # Null space of the equations: the directions in which equilibria differ.
+    # The null space of the equations has the directions in which equilibria differ.
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
-    # The linear program solves the equations to about 1e-7; the projection, to the last bit.
+    # The linear program solves the equations only to about 1e-7, so the solution is projected.
     error = equations @ inside[has_mass] - np.append(np.zeros(size), 1.0)
     start = inside[has_mass] - right[:rank].T @ ((left[:, :rank].T @ error) / singular[:rank])
     slack = -outside_game @ start
-    # There is no strictly inner point: float64 cannot tell the face, so any equilibrium has to do.
+    # Without a strictly inner point float64 cannot identify the set, and any equilibrium is used.
     if np.any(start <= 0.0) or np.any(slack <= 0.0) or np.abs(inside_game @ start).max() > 1e-9:
         return zero_sum_nash(game)[0]
     mixture = np.zeros(len(game))
@@ -112,18 +113,18 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
 
 
 def nash_averaging(advantages: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Measure every player against the equilibrium of highest entropy.
+    """Return every player's payoff against the equilibrium of highest entropy, as its skill.
 
-    Copies of a player change no skill, so a league full of similar players does not decide which
-    ones are good.
+    Copies of a player change no skill, so the ranking does not depend on how many similar players a
+    league has.
 
     Args:
         advantages: Advantage of i over j (log-odds, Elo, or score minus 1/2); antisymmetric. Shape
             [N, N], N at least 1.
 
     Returns:
-        Skills [N] in the units of ``advantages``: 0 for players with mass, at most 0 for all; and
-            the equilibrium [N].
+        Skills [N] in the units of ``advantages``, 0 for players with mass and at most 0 for all;
+        and the equilibrium [N].
 
     Raises:
         ValueError: As for `max_entropy_nash`.
@@ -134,22 +135,22 @@ def nash_averaging(advantages: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 
 def antisymmetric(advantages: npt.ArrayLike) -> FloatArray:
-    """Check a symmetric zero-sum game, and make it antisymmetric to the bit.
+    """Check a symmetric zero-sum game, and return it exactly antisymmetric.
 
     Raises:
-        ValueError: If it is not antisymmetric, is empty or not finite.
+        ValueError: If the matrix is not antisymmetric, is empty or not finite.
     """
     game = _matrix(advantages)
     if game.shape[0] != game.shape[1] or not np.allclose(
         game, -game.T, rtol=1e-9, atol=1e-12 * max(1.0, float(np.abs(game).max()))
     ):
         raise ValueError(f"the matrix must be antisymmetric, got shape {game.shape}")
-    # Antisymmetric to the bit, because a - b is exactly -(b - a).
+    # The result is exactly antisymmetric, because in float64 a - b is exactly -(b - a).
     return 0.5 * (game - game.T)
 
 
 def normalized(masses: FloatArray) -> FloatArray:
-    """Divide by the sum, which must be positive. Any shape."""
+    """Divide masses by their sum, which must be positive. Any shape."""
     return np.asarray(masses / masses.sum(), dtype=np.float64)
 
 
@@ -171,20 +172,20 @@ def _distribution(values: FloatArray) -> FloatArray:
 
 
 def _relative_interior(game: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]] | None:
-    """Find an equilibrium with all mass that is possible, and strict losses for the other players.
+    """Find an equilibrium in which every player has mass that has mass in some equilibrium.
 
     By strict complementarity every player either has mass in some equilibrium or loses to some
-    equilibrium, and a single equilibrium shows it for all players. Without the normalization of p
-    this is a linear program with optimum N: maximize the sum of z + w subject to p >= z, A p + w <=
-    0 and z, w in [0, 1].
+    equilibrium, and one equilibrium has both properties for all players. Without the normalization
+    of p a linear program with optimum N finds it: maximize the sum of z + w subject to p >= z,
+    A p + w <= 0 and z, w in [0, 1].
 
     Returns:
-        Probabilities [N], and whether each player has mass [N]. None if the solver gives up.
+        Probabilities [N], and whether each player has mass [N]. None if the solver fails.
     """
     from scipy.optimize import linprog
 
     size = len(game)
-    # Variables: z, w and r = p - z.
+    # The variables are z, w and r = p - z.
     solution = linprog(
         np.concatenate([-np.ones(2 * size), np.zeros(size)]),
         A_ub=np.hstack([game, np.eye(size), game]),
@@ -216,22 +217,23 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
         return start
     bounds = outside @ directions
     slack = -outside @ start
-    # A player whose payoff no direction changes is no constraint, and its slack would never move.
+    # A player whose payoff is the same in all directions is no constraint, so it is left out.
     is_felt = np.abs(bounds).max(axis=1) > RANK_TOLERANCE
     bounds, slack = bounds[is_felt], slack[is_felt]
     p, multipliers = start.copy(), np.full(len(slack), 1.0)
     for _ in range(MAX_NEWTON_STEPS):
-        # Primal-dual interior point: maximize -sum p log p with slack_i multiplier_i = target, and
-        # let the target go to 0.
+        # The primal-dual interior-point method maximizes -sum p log p with slack_i multiplier_i =
+        # target, while the target goes to 0.
         gap = float(slack @ multipliers)
         target = 0.1 * gap / max(len(slack), 1)
-        # The Hessian is root.T @ root; its factor from root itself keeps twice the digits, which
-        # the bounds that hold with equality need in the end.
+        # The Hessian is root.T @ root. Its factor is computed from root itself, which keeps twice
+        # the digits; near active constraints these are needed.
         root = np.vstack(
             [directions / np.sqrt(p)[:, None], bounds * np.sqrt(multipliers / slack)[:, None]]
         )
         factor: FloatArray = np.asarray(np.linalg.qr(root, mode="r"), dtype=np.float64)
-        # Gradient of sum p log p along the directions (they sum to 0), with the barrier's.
+        # This is the gradient of sum p log p along the directions, whose entries sum to 0, plus
+        # that of the barrier.
         pull = directions.T @ np.log(p) + bounds.T @ (target / slack)
         step = -np.linalg.solve(factor, np.linalg.solve(factor.T, pull))
         change, slack_change = directions @ step, -bounds @ step
@@ -249,7 +251,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
             if _residual(*candidate, directions, bounds, target) <= (1 - 0.01 * length) * before:
                 break
             length *= 0.5
-        # The shortest step is taken after all halvings, because it keeps every value positive.
+        # After all halvings the shortest step is taken, because it is certainly feasible.
         p, slack, multipliers = candidate
         if gap <= SETTLED_GAP and np.abs(change).max() <= SETTLED_STEP:
             break
@@ -257,7 +259,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
 
 
 def _step_length(values: tuple[FloatArray, ...], changes: tuple[FloatArray, ...]) -> float:
-    """Return the longest step, at most 1, that leaves a hundredth of every positive value."""
+    """Return the longest step, at most 1, after which every value is at least 1% of its old one."""
     length = 1.0
     for value, change in zip(values, changes, strict=True):
         falls = change < 0.0

@@ -1,4 +1,4 @@
-"""Certainty of ranks, who has no upper bound, and what no rating can express (cyclicity).
+"""Intervals of ranks, ratings without an upper bound, and cyclicity.
 
 Source of the split: Jiang, Lim, Yao and Ye, "Statistical ranking and combinatorial Hodge theory"
 (Mathematical Programming, 2011); used on agents by Balduzzi et al., "Re-evaluating evaluation"
@@ -20,10 +20,10 @@ from populations.ratings.results import ResultColumns, result_columns
 
 Z95_ONE_SIDED = 1.6448536269514722
 MAX_ENTRIES = 1_000_000
-"""Differences of entrants in memory at once."""
+"""Maximum number of differences of entrants in memory at once."""
 
 CONTENDING = 400.0
-"""Elo behind the best up to which a player counts in the cyclicity: it wins one match of eleven."""
+"""Distance from the best, in Elo, within which players count in the cyclicity: 1 win of 11."""
 
 
 def rank_intervals(
@@ -31,10 +31,11 @@ def rank_intervals(
 ) -> list[tuple[int, int]]:
     """Return the best and worst rank that each entrant may have; 1 is the best.
 
-    Each one's holds its rank with a confidence of 95%: another entrant is surely better or worse
-    where its difference is beyond what all differences of the one keep to at once in 95% of cases.
-    Single intervals of two ratings overlap more often than that, because errors against the anchor
-    are shared. The answer is on the safe side: Sidak's bound holds whatever the differences share.
+    An entrant's interval contains its rank with a confidence of 95%. Another entrant counts as
+    better or worse if their difference exceeds a bound within which all errors of the entrant's
+    differences stay at once in 95% of cases. Intervals of two ratings overlap more often than that,
+    because entrants share errors against the anchor. The answer is conservative, because Sidak's
+    bound holds for any correlation of the differences.
 
     Source: Mogstad, Romano, Shaikh and Wilhelm, "Inference for ranks" (Review of Economic Studies,
     2024), the marginal confidence set; Sidak, "Rectangular confidence regions" (JASA, 1967).
@@ -42,8 +43,8 @@ def rank_intervals(
     Args:
         ratings: Ratings in Elo. Shape [N].
         spread: Spread in Elo, with covariance S @ S.T. Shape [N, K].
-        is_ranked: Entrants that take a rank; the others get the one that they would take. Shape
-            [N]. None: all.
+        is_ranked: Whether an entrant takes a rank; one that does not gets the ranks that it would
+            have. Shape [N]. None: all entrants take a rank.
     """
     size = len(ratings)
     takes_rank = np.ones(size, dtype=bool) if is_ranked is None else is_ranked
@@ -54,7 +55,7 @@ def rank_intervals(
     step = max(MAX_ENTRIES // max(size, 1), 1)
     for begin in range(0, size, step):
         rows = slice(begin, begin + step)
-        # Var(i - j) = V_ii + V_jj - 2 V_ij; what both share cancels.
+        # Var(i - j) = V_ii + V_jj - 2 V_ij, in which errors common to both cancel.
         shared = spread[rows] @ spread.T
         squares = variance[rows, None] + variance[None, :] - 2.0 * shared
         bound = z[rows, None] * np.sqrt(np.maximum(squares, 0.0))
@@ -68,7 +69,7 @@ def rank_intervals(
 
 
 def _z95_of_all(number: int) -> float:
-    """Return the deviations that so many normal variables all keep to in 95% of cases (Sidak)."""
+    """Return z such that ``number`` normal variables all stay within z in 95% of cases (Sidak)."""
     # P(all |T_k| <= z) >= prod P(|T_k| <= z) = 0.95
     each = 0.95 ** (1.0 / max(number, 1))
     return NormalDist().inv_cdf(0.5 + 0.5 * each)
@@ -77,28 +78,28 @@ def _z95_of_all(number: int) -> float:
 def measured_cyclicity(
     fit: Fit[E], results: Iterable[Result[E]], *, scale_of: Callable[[E], object] = lambda _: None
 ) -> float:
-    """Return the share of the strong ones' results that no rating can express, beyond noise.
+    """Return the share of the results of strong players that no rating can express, beyond noise.
 
-    Strong are the players less than `CONTENDING` behind the best: between beginners and masters
-    skill decides, and would hide a circle of masters. For a pair p with n_p matches, R_p is the
-    first one's score minus the score that the fit expects, Z_p the same against equal ratings, and
-    V_p the variance that the fit gives to R_p. With ``rest`` the sum of R_p^2 / n_p and ``total``
-    that of Z_p^2 / n_p, the answer is
+    Strong players are less than `CONTENDING` behind the best one. Against weak players skill
+    decides, which would hide a cycle among the strong. For a pair p with n_p matches, R_p is the
+    first player's score minus the score that the fit expects, Z_p its score minus the score of
+    equal ratings, and V_p the variance of R_p by the fit. With ``rest`` the sum of R_p^2 / n_p and
+    ``total`` that of Z_p^2 / n_p, the answer is
 
         max(0, rest - noise) / total,
 
     where ``noise`` is what sampling alone stays below in 95 of 100 leagues: the 95% quantile of a
     sum of V_p / n_p times independent chi-squared variables, by Satterthwaite's and Wilson and
-    Hilferty's approximations. The figure is therefore low where little is known, never high. It is
-    in scores, not log-odds, because a pair in which one always won has no meaningful log-odds.
+    Hilferty's approximations. So the answer is low, never high, if little is known. It is
+    computed from scores, because log-odds of a pair in which one always won are meaningless.
 
     Args:
         fit: Ratings of all entrants in ``results``.
-        results: Results that the figure is about.
-        scale_of: Names the scale of an entrant, each of which has a best player of its own.
+        results: Results in which cyclicity is measured.
+        scale_of: Function from an entrant to its scale; each scale has its own best player.
 
     Returns:
-        Share in [0, 1]; 0 where nothing is known.
+        Share in [0, 1]; 0 if nothing is known.
     """
     columns = result_columns(results)
     first, second, ahead, advantage = log_odds(fit, columns)
@@ -124,7 +125,7 @@ def measured_cyclicity(
     met = met[known]
     rest = by_pair(sign * (score - matches * expected))[known] ** 2 / met
     total = by_pair(sign * (score - matches * even))[known] ** 2 / met
-    # V = n p (1 - p) - sum s (1 - s): draws and margins scatter less than wins and losses.
+    # V = n p (1 - p) - sum s (1 - s), as draws and margins scatter less than wins and losses.
     chance = np.maximum(matches * information - (score - columns.squares), 0.0)
     noise = _noise_quantile(by_pair(chance)[known] / met)
     if total.sum() <= 0.0:
@@ -144,9 +145,7 @@ def _are_strong(fit: Fit[E], scale_of: Callable[[E], object]) -> BoolArray:
 def log_odds(
     fit: Fit[E], columns: ResultColumns[E]
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Return positions of first and second [M], their log-odds [M], and those of the seats alone
-    [M].
-    """
+    """Return both players' positions, their log-odds, and log-odds of seats alone [M] each."""
     position = {entrant: i for i, entrant in enumerate(fit.entrants)}
     renamed = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
     first, second = renamed[columns.first], renamed[columns.second]
@@ -171,7 +170,7 @@ def _noise_quantile(scales: FloatArray) -> float:
     mean, square = float(scales.sum()), float((scales**2).sum())
     if mean <= 0.0 or square <= 0.0:
         return 0.0
-    # Satterthwaite: a scaled chi-squared variable of the same mean and variance.
+    # Satterthwaite replaces the sum by a scaled chi-squared variable of equal mean and variance.
     freedom = mean**2 / square
     # Wilson and Hilferty: (X / k)^(1/3) is nearly normal with mean 1 - 2 / 9k and variance 2 / 9k.
     spread = 2.0 / (9.0 * freedom)
@@ -183,15 +182,15 @@ def open_above(
 ) -> frozenset[E]:
     """Return the entrants whose results have no upper bound.
 
-    There is one if a path of lost points leads from a player to an anchor: it lost some to a second
-    player, that one some to a third, and so on. Whoever never lost to the others can be any
-    distance above them; only priors keep its rating finite. Nobody is returned where no anchor has
-    played: there is no scale then on which they could be high.
+    An entrant has an upper bound if a path of lost points leads to an anchor: it lost points to a
+    second player, that player lost points to a third, and so on. An entrant without such a path can
+    be any distance above the others; only priors keep its rating finite. If no anchor has played,
+    the answer is empty, because there is no scale.
 
     Args:
         results: Results of matches.
-        links: Further knowledge of differences, which bounds both sides.
-        anchors: Entrants at 0.
+        links: Links between entrants (`populations.league.merging`), which bound both of them.
+        anchors: Entrants whose rating is fixed at 0.
 
     Source: Ford, "Solution of a ranking problem from binary comparisons" (American Mathematical
     Monthly, 1957).
@@ -201,14 +200,14 @@ def open_above(
     is_bound = np.array([name in anchors for name in names], dtype=bool)
     own, tied = _places(results, position), _places(links, position)
     lost, won = results.matches - results.scores > 0.0, results.scores > 0.0
-    # Loser and winner of some points of each pair.
+    # An edge leads from the loser of points to their winner; a link counts in both directions.
     loser = np.concatenate([own[lost, 0], own[won, 1], tied[:, 0], tied[:, 1]])
     winner = np.concatenate([own[lost, 1], own[won, 0], tied[:, 1], tied[:, 0]])
     played = np.unique(np.concatenate([loser, winner]))
     if not is_bound[played].any():
         return frozenset()
     num_before = 0
-    # Each turn goes one match further away from the anchors.
+    # Each round extends the paths by one match, away from the anchors.
     while (num_bound := int(is_bound.sum())) > num_before:
         num_before = num_bound
         is_bound[loser[is_bound[winner]]] = True
@@ -216,6 +215,6 @@ def open_above(
 
 
 def _places(columns: ResultColumns[E], position: dict[E, int]) -> IntArray:
-    """Return the places of first and second of each row. int64 [M, 2]."""
+    """Return the positions of first and second player of each row. int64 [M, 2]."""
     of = np.array([position[name] for name in columns.entrants], dtype=np.int64)
     return np.stack([of[columns.first], of[columns.second]], axis=1)

@@ -1,7 +1,7 @@
-"""Results of a whole run, kept so that a fit on another thread takes what it needs.
+"""Results of a whole run in columns, of which a fit on another thread can take a snapshot.
 
-Rows come at the end and stay where they are, so a snapshot shares them with the table. A result
-that is deleted leaves a row that nobody is shown.
+Rows are appended and never move, so a snapshot shares them with the table. A deleted result leaves
+a row that readers skip.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from populations.ratings.model import E
 from populations.ratings.results import Counts, FloatArray, IntArray, ResultColumns
 
 ResultKey = tuple[E, E, tuple[int, int]]
-"""First, second, and their seats."""
+"""First player, second player, and their seats."""
 
 NUM_COUNTS = len(Counts._fields)
 
-# Far more than agents: with too few, results of other seats would have the same key.
+# 16 bits are more than any number of agents needs; with too few, keys would collide.
 _SEAT_BITS = 16
 _NAME_BITS = 32
 
 CHUNK = 4096
-"""Rows that are copied together where a snapshot has them and one of them changes."""
+"""Number of rows that are copied together if one of them changes while a snapshot shares them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class ResultSnapshot(Generic[E]):
     """State of a `ResultTable` at one moment; arrays that only grow are shared with the table.
 
     Attributes:
-        names: Names; those after the first ``num_names`` came later.
-        positions: Position of each name; newer ones included.
+        names: Names; names after the first ``num_names`` are newer than the snapshot.
+        positions: Position of each name, including newer names.
         num_names: Number of names at that moment.
         chunks: Rows, `CHUNK` in each.
         num_rows: Number of rows at that moment.
@@ -48,8 +48,8 @@ class ResultSnapshot(Generic[E]):
     num_rows: int
 
     def select(self, entrants: Collection[E]) -> ResultColumns[E]:
-        """Return the results between some entrants, which come in the order that is given."""
-        # The owner's thread may have added names since; their positions are beyond the snapshot's.
+        """Return the results between some entrants, whose names are in the order given."""
+        # The table's thread may have added names since; their positions are not in the snapshot.
         found = ((name, self.positions.get(name, self.num_names)) for name in entrants)
         places = {name: position for name, position in found if position < self.num_names}
         positions = list(places.values())
@@ -57,15 +57,14 @@ class ResultSnapshot(Generic[E]):
         is_chosen[positions] = True
         keys, counts = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, NUM_COUNTS))]
         for index, chunk in enumerate(self.chunks):
-            # The owner may have filled more rows of the last chunk since.
+            # The table's thread may have filled more rows of the last chunk since.
             own = chunk.keys[: self.num_rows - index * CHUNK]
             rows = np.flatnonzero(is_chosen[own[:, 0]] & is_chosen[own[:, 1]])
-            # Rows that were deleted are NaN and are left out.
+            # Deleted rows have NaN, and are left out.
             rows = rows[~np.isnan(chunk.counts[rows, 0])]
             keys.append(own[rows])
             counts.append(chunk.counts[rows])
-        # Only names that are chosen get a place, so that what is handed on does not grow with the
-        # run.
+        # Only chosen names get new positions, so that the answer does not grow with the run.
         renamed = np.zeros(self.num_names, dtype=np.int64)
         renamed[positions] = np.arange(len(positions))
         chosen, found_counts = np.concatenate(keys), np.concatenate(counts)
@@ -86,8 +85,8 @@ class _Chunk:
     Attributes:
         keys: Positions of first and second among the names, and their seats. int64 [CHUNK, 4].
         counts: `Counts` of the first. float64 [CHUNK, 5].
-        links: Previous rows of the first and of the second: twice the row before with that name,
-            plus 1 if it is second in it; -1 for none. int64 [CHUNK, 2].
+        links: Links to the previous row of the first and of the second name: 2 times that row, plus
+            1 if the name is second there; -1 for none. int64 [CHUNK, 2].
     """
 
     keys: IntArray = field(default_factory=lambda: np.zeros((CHUNK, 4), dtype=np.int64))
@@ -99,10 +98,10 @@ DELETED = Counts(math.nan, math.nan, math.nan, math.nan, math.nan)
 
 
 class ResultTable(Mapping[ResultKey[E], Counts]):
-    """`Counts` by pair and seats, kept as columns. Owned by one thread.
+    """Mapping from pair and seats to `Counts`, stored as columns. Owned by one thread.
 
-    A mapping to read, to set and to delete from. `snapshot` takes what a fit needs for another
-    thread, and `of_entrant` finds the results of one entrant, both without looking at all others.
+    It supports reading, setting and deleting. `snapshot` makes a copy-on-write view for a fit on
+    another thread, and `of_entrant` finds the results of one entrant; neither scans all rows.
     """
 
     def __init__(self) -> None:
@@ -116,7 +115,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         """Number of all rows, deleted ones included."""
         self._chunks: list[_Chunk] = []
         self._shared: set[int] = set()
-        """Chunks that a snapshot has."""
+        """Indices of chunks that a snapshot shares, which must be copied before a change."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -125,11 +124,11 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         return (key for key, _ in self.rows())
 
     def items(self) -> ItemsView[ResultKey[E], Counts]:
-        """Keys and counts, as fast as those of a dictionary."""
+        """Return keys and counts, as fast as those of a dictionary."""
         return _ResultItems(self)
 
     def rows(self) -> Iterator[tuple[ResultKey[E], Counts]]:
-        """Keys and counts, each once, in order of first setting."""
+        """Yield keys and counts in the order in which keys were first set."""
         names = self._names
         for index, chunk in enumerate(self._chunks):
             size = self._num_rows - index * CHUNK
@@ -159,7 +158,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
     def __setitem__(self, key: ResultKey[E], counts: Counts) -> None:
         first, second, seats = key
         i, j = self._position(first), self._position(second)
-        # The other order of a pair is another row: results are kept as they were counted.
+        # A pair in the other order is another row, because results are stored as they were counted.
         row = self._rows.get(_packed(i, j, seats))
         if row is None:
             row = self._append(i, j, seats)
@@ -171,7 +170,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         self._write(row, DELETED)
 
     def without_deleted(self) -> ResultTable[E]:
-        """Return itself, or a table of the same results where most of this one's were deleted."""
+        """Return this table, or a smaller copy if more than half of its rows were deleted."""
         if self._num_rows <= 2 * len(self) + CHUNK:
             return self
         found: ResultTable[E] = ResultTable()
@@ -195,7 +194,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         if row == len(self._chunks) * CHUNK:
             self._chunks.append(_Chunk())
         chunk, place = self._place(row)
-        # A snapshot that shares this chunk reads no row from its own number of rows on.
+        # A snapshot that shares this chunk does not read the new row, which is beyond its rows.
         chunk.keys[place] = (first, second, *seats)
         for side, position in enumerate((first, second)):
             chunk.links[place, side] = self._newest[position]
@@ -213,8 +212,8 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         return self._chunks[row // CHUNK], row % CHUNK
 
     def snapshot(self) -> ResultSnapshot[E]:
-        """All of it, as it is now. Rows come at the end and never change what they are about."""
-        # Nothing is copied here: the first change of a chunk after it copies that chunk.
+        """Return the present state of the table, which later changes do not affect."""
+        # Nothing is copied here: the next change of a shared chunk copies that chunk.
         self._shared.update(range(len(self._chunks)))
         return ResultSnapshot(
             names=self._names,
@@ -226,7 +225,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
 
 
 class _ResultItems(ItemsView[ResultKey[E], Counts]):
-    """Rows of a `ResultTable`, without a look-up for each row."""
+    """Items of a `ResultTable`, which iterate over rows without a look-up for each."""
 
     def __init__(self, table: ResultTable[E]) -> None:
         super().__init__(table)

@@ -1,4 +1,4 @@
-"""Results in the form that rating models use: merged, checked, and in columns where there are many.
+"""Results in the form that rating models use: merged, checked, and stored in columns.
 
 Shapes: M results.
 """
@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Rated = tuple[str, Entrant]
-"""Population and entrant: ``bot:random`` among predators is not ``bot:random`` among prey."""
+"""Population and entrant; a bot is a different player in each population."""
 
 POINTS = np.array([1.0, 0.5, 0.0])
 """Scores of a win, a draw and a loss."""
@@ -30,12 +30,12 @@ ROUNDING = 1e-9
 
 
 class Counts(NamedTuple):
-    """Results of a pair in its seats, seen from the first one.
+    """Results of a pair in its seats, from the view of the first player.
 
     Attributes:
-        wins: Matches won.
-        draws: Matches drawn.
-        losses: Matches lost.
+        wins: Number of matches won.
+        draws: Number of matches drawn.
+        losses: Number of matches lost.
         points: Sum of scores.
         squares: Sum of the squares of scores.
     """
@@ -48,7 +48,7 @@ class Counts(NamedTuple):
 
     @classmethod
     def from_results(cls, results: Scored, *, weight: float = 1.0) -> Counts:
-        """Count results, each as ``weight`` of a match."""
+        """Return the counts of results, each of which counts as ``weight`` matches."""
         wins, draws, losses = (
             weight * results.wins,
             weight * results.draws,
@@ -66,18 +66,18 @@ class Counts(NamedTuple):
 
     @property
     def matches(self) -> float:
-        """Number of matches that the counts are worth."""
+        """Number of matches, weights included."""
         return self.wins + self.draws + self.losses
 
     def turned(self) -> Counts:
-        """Return the same results seen from the second one."""
+        """Return the same results from the view of the second player."""
         # sum (1 - s)^2 = n - 2 sum s + sum s^2
         squares = self.matches - 2.0 * self.points + self.squares
         return Counts(self.losses, self.draws, self.wins, self.lost_points, squares)
 
     @property
     def lost_points(self) -> float:
-        """Sum of the second one's scores."""
+        """Sum of the second player's scores."""
         return self.matches - self.points
 
 
@@ -91,10 +91,10 @@ def _result(first: E, second: E, seats: tuple[int, int], *, counts: Counts) -> R
 
 
 def _seen_by_second(numbers: FloatArray) -> FloatArray:
-    """Turn rows of `Counts` round. float64 [M, 5]."""
+    """Return rows of `Counts` from the view of the second players. float64 [M, 5]."""
     wins, draws, losses, won, square = numbers.T
     matches = wins + draws + losses
-    # The second one's score is 1 - s, and its square 1 - 2 s + s^2.
+    # The second player's score is 1 - s, with the square 1 - 2 s + s^2.
     return np.stack(
         [losses, draws, wins, matches - won, matches - 2.0 * won + square],
         axis=1,
@@ -103,12 +103,12 @@ def _seen_by_second(numbers: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultColumns(Generic[E]):
-    """Results as arrays, so that a fit of many makes no object of each.
+    """Results as arrays, so that a fit of many results needs no object for each.
 
     Attributes:
-        entrants: Names.
-        first: Positions of names. int64 [M].
-        second: As ``first``.
+        entrants: Names of the players.
+        first: Positions of the first players in ``entrants``. int64 [M].
+        second: Positions of the second players in ``entrants``. int64 [M].
         seats: Seats of first and second. int64 [M, 2].
         counts: Wins, draws and losses of ``first``. float64 [M, 3].
         sums: Sums of ``first``'s scores and of their squares. float64 [M, 2].
@@ -130,10 +130,10 @@ class ResultColumns(Generic[E]):
     def outcomes(self) -> FloatArray:
         """Wins, draws and losses that can be resampled match by match. float64 [M, 3].
 
-        A margin of score s counts as s of a win and 1 - s of a loss: the right expectation, with
-        the variance of a match that is won or lost.
+        A margin of score s counts as s of a win and 1 - s of a loss, which has the same expected
+        score, and the variance of a match that is won or lost.
         """
-        # [M, 3] @ [3, 2]: the sums that wins, draws and losses alone would give.
+        # These are the sums that wins, draws and losses alone would give: [M, 3] @ [3, 2].
         follow = self.counts @ np.stack([POINTS, POINTS**2], axis=1)
         matches = self.matches
         is_won_or_lost = (np.abs(self.sums - follow) <= ROUNDING * matches[:, None]).all(axis=1)
@@ -167,7 +167,7 @@ class ResultColumns(Generic[E]):
         )
 
     def __iter__(self) -> Iterator[Result[E]]:
-        """Yield one result after the other."""
+        """Yield the results as objects, one for each row."""
         for i, j, (a, b), counts, sums in zip(
             self.first.tolist(),
             self.second.tolist(),
@@ -203,7 +203,7 @@ def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
 
 
 def renamed(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> ResultColumns[E]:
-    """Return the same results by positions among other names: all of theirs, possibly more."""
+    """Return the same results with ``entrants`` as names, which must include all old names."""
     position = {entrant: i for i, entrant in enumerate(entrants)}
     places = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
     return replace(
@@ -216,7 +216,7 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
 
     Args:
         columns: Columns in any order.
-        entrants: All names in ``columns``, and possibly more: the names of the answer.
+        entrants: Names of the answer, which must include all names in ``columns``.
 
     Raises:
         ValueError: If a count is negative or not finite, or an entrant plays itself.
@@ -224,7 +224,7 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     _check(columns)
     columns = renamed(columns, entrants=entrants)
     first, second, seats = columns.first, columns.second, columns.seats
-    # The lower seat comes first; where seats are equal, the first name.
+    # The lower seat comes first; with equal seats, the earlier name.
     turned = (seats[:, 0] > seats[:, 1]) | ((seats[:, 0] == seats[:, 1]) & (first > second))
     first, second = np.where(turned, second, first), np.where(turned, first, second)
     seats = np.where(turned[:, None], seats[:, ::-1], seats)
@@ -233,7 +233,7 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     order = np.lexsort((seats[:, 1], seats[:, 0], second, first))
     # Keys are sorted, so that equal ones are neighbours.
     key = np.stack([first, second, seats[:, 0], seats[:, 1]], axis=1)[order]
-    # The first row of each key; cut to the rows, because without any there is no first.
+    # These are the first rows of each key. The slice makes the answer empty if there are no rows.
     starts = np.flatnonzero(np.r_[True, (key[1:] != key[:-1]).any(axis=1)][: len(key)])
     merged = key[starts]
     if len(starts):
@@ -249,18 +249,18 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
 
 
 def over_seats(columns: ResultColumns[E]) -> ResultColumns[E]:
-    """Pool the results of each two entrants over both orders of their seats, each counting alike.
+    """Pool the results of each pair over both orders of their seats, with equal weights.
 
-    What a seat is worth depends on who sits in it: little among beginners, everything among players
-    who have solved the game. So a pair's score is the mean of its scores in both seats, whatever
-    they are. It scatters less than n even matches, by what the seats decide: the sums of squares
-    have that. Two who met in one order only keep those results.
+    The advantage of a seat depends on the players: it is small among beginners, and decides the
+    game among players who have solved it. So a pair's score is the mean of its scores in both
+    seats. It scatters less than that of n even matches, because seats decide a part; the sums of
+    squares account for that. A pair that has played in one order only keeps its results.
 
     Args:
-        columns: Results by seats of two.
+        columns: Results in two seats.
 
     Returns:
-        One result for each two, in seats (0, 0), the first of them as in ``columns.entrants``.
+        One result for each pair, in seats (0, 0); the entrant with the lower position is first.
     """
     swapped = columns.first > columns.second
     first = np.where(swapped, columns.second, columns.first)
@@ -270,18 +270,18 @@ def over_seats(columns: ResultColumns[E]) -> ResultColumns[E]:
     is_away = swapped ^ (columns.seats[:, 0] > columns.seats[:, 1])
     width = len(columns.entrants)
     keys, pair = np.unique(first * width + second, return_inverse=True)
-    # [2, Q, 5]: what each pair did with its first in the lower and in the higher seat.
+    # Shape [2, Q, 5]: results of Q pairs with the first entrant in the lower or the higher seat.
     orders = np.zeros((2, len(keys), numbers.shape[1]))
     np.add.at(orders, (is_away.astype(np.int64), pair), numbers)
     played = orders[:, :, :3].sum(axis=2)
     is_both = (played > 0.0).all(axis=0)
     safe = np.where(played > 0.0, played, 1.0)
-    # n = 4 / (1 / n_0 + 1 / n_1) matches, half of them in each order, tell as much.
+    # The pool has as much information as n = 4 / (1 / n_0 + 1 / n_1) matches, half in each order.
     size = np.where(is_both, 4.0 / (1.0 / safe).sum(axis=0), played.sum(axis=0))
     pooled = (orders * np.where(is_both, 0.5 * size / safe, 1.0)[:, :, None]).sum(axis=0)
     score, square = orders[:, :, 3] / safe, orders[:, :, 4] / safe
-    # The orders' own means take n / 4 (p_0 - p_1)^2 of n p (1 - p); by chance they seem to differ
-    # by the variance of a match.
+    # The difference of the two orders' means takes n / 4 (p_0 - p_1)^2 off the variance n p (1 -
+    # p); of that, the variance of a match is due to chance.
     apart = 0.25 * size * (score[0] - score[1]) ** 2 - (square - score**2).mean(axis=0)
     pooled[:, 4] -= np.where(is_both, apart, 0.0)
     return ResultColumns(
@@ -295,7 +295,7 @@ def over_seats(columns: ResultColumns[E]) -> ResultColumns[E]:
 
 
 def met_in_both_orders(columns: ResultColumns[E]) -> bool:
-    """Return whether all who met did so in both orders of two seats."""
+    """Return whether all pairs have played in both orders of two seats."""
     if not set(columns.seats.ravel().tolist()) <= {0, 1}:
         return False
     orders = np.stack([columns.first, columns.second], axis=1)

@@ -1,4 +1,4 @@
-"""Every rating model on one table of matches between two players.
+"""Ratings of a table of two-player matches by any of the rating models.
 
 Shapes: N players, M matches, C kinds of matches (home, away, score), B resamples.
 """
@@ -28,18 +28,18 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_rank"]
 Progress = Callable[[int, int], None]
-"""Callback with the work done and the total."""
+"""Callback that gets the amount of work done, and the total amount."""
 
 SEATS = (0, 1)
 NO_SEATS = (0, 0)
-"""The same seat: there is no advantage to fit."""
+"""Seats of results in which no advantage of a seat is fitted."""
 
 NUM_RESAMPLES = 200
 MAX_ORDERS = 20_000_000
-"""Entries of the resampled orders in memory at once."""
+"""Maximum number of entries of resampled orders in memory at once."""
 
 MASS = 1e-6
-"""Share of the mixture below which a player is left out."""
+"""Probability in the mixture below which a player is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ class MatchTable:
 
     @classmethod
     def from_matches(cls, matches: Iterable[tuple[str, str, float]]) -> MatchTable:
-        """Make a table from (home, away, score of home)."""
-        # Numbers and not objects: 24 bytes for each of millions of matches.
+        """Make a table from matches, each as (home, away, score of home)."""
+        # Arrays of numbers take only 24 bytes for each of millions of matches.
         numbers: dict[str, int] = {}
         homes, aways, scores = array("q"), array("q"), array("d")
         for home, away, score in matches:
@@ -79,15 +79,15 @@ class MatchTable:
         )
 
     def num_matches(self) -> IntArray:
-        """Return how many matches each player has played [N]."""
+        """Return the number of matches of each player [N]."""
         size = len(self.players)
         return np.bincount(self.homes, minlength=size) + np.bincount(self.aways, minlength=size)
 
     @cached_property
     def kinds(self) -> tuple[FloatArray, IntArray]:
-        """Equal matches as kinds: home, away and score [C, 3]; and how many of each [C]."""
+        """Distinct matches as home, away and score [C, 3]; and the number of each [C]."""
         scores, score = np.unique(self.scores, return_inverse=True)
-        # One number for each kind: numbers are sorted many times faster than rows.
+        # Each kind is encoded as one number, because numbers sort much faster than rows.
         size = len(self.players)
         keys = (self.homes * size + self.aways) * len(scores) + score
         found, counts = np.unique(keys, return_counts=True)
@@ -101,13 +101,13 @@ class RatedTable:
     """Ratings of a table.
 
     Attributes:
-        players: As in the table.
+        players: All players, as in the table.
         ratings: Ratings in the unit of the model. Shape [N].
-        intervals: Intervals of the ratings. None without resamples, where the model needs them.
+        intervals: Intervals of the ratings. None: the model needs resamples and there are none.
         cyclicity: Share of the results that no rating can express, beyond chance; see
             `populations.ratings.ranks.measured_cyclicity`.
         mixture: Equilibrium of Nash averaging [N]. None for the other models.
-        advantage: Elo that being home is worth; None: the fit knows no seats.
+        advantage: Advantage of the home player in Elo; None: it was not fitted.
     """
 
     players: tuple[str, ...]
@@ -123,14 +123,15 @@ class Settings:
     """Options of a rating.
 
     Attributes:
-        anchor: Player at 0. None: the mean is at 0, for Nash averaging that of the mixture.
-            Alpha-rank's shares have no zero to choose.
+        anchor: Player whose rating is 0. None: the mean is 0, for Nash averaging the mean over the
+            mixture. Alpha-rank ignores it, because its shares have no free zero.
         k_factor: Elo's k-factor.
-        num_resamples: Resamples for the intervals. 0: Wald's for Bradley-Terry, none for Elo, Nash
-            averaging and alpha-rank. None: the default of the model, 0 for Elo, whose resampled
-            intervals hold the strength in only 58 to 91% of cases. Weng-Lin has its own sigma.
+        num_resamples: Resamples for the intervals. 0: Wald's intervals for Bradley-Terry, none for
+            Elo, Nash averaging and alpha-rank. None: the model's default, which is 0 for Elo, whose
+            resampled intervals contain the true strength in only 58 to 91% of cases. Weng-Lin's
+            intervals follow from its sigma.
         seed: Seed of the resampling.
-        has_seats: Whether Bradley-Terry fits an advantage of being home, which the others never do.
+        has_seats: Whether Bradley-Terry fits an advantage of the home player; no other model does.
     """
 
     anchor: str | None = None
@@ -153,7 +154,7 @@ def rate_table(
     settings: Settings | None = None,
     progress: Progress = lambda done, total: None,
 ) -> RatedTable:
-    """Rate all players of a table of matches.
+    """Return ratings of all players in a table of matches.
 
     Elo and Weng-Lin follow the order of the matches, the others do not. Weng-Lin uses only which
     side was ahead; for the others a score s counts as s of a win and 1 - s of a loss.
@@ -175,7 +176,7 @@ def rate_table(
     else:
         ratings = _estimate(table, totals, model=model, settings=chosen)
         rows = _resampled(table, model=model, settings=chosen, progress=progress)
-        # Rounding errors stay below 1e-6 Elo points, and below 1e-9 in shares.
+        # Rounding errors are below 1e-6 Elo points, and below 1e-9 in shares.
         tie = 1e-9 if model == "alpha_rank" else 1e-6
         found = intervals(ratings, rows, tie=tie) if chosen.resamples(model) else None
         if model == "nash_averaging":
@@ -191,19 +192,19 @@ def rate_table(
 
 
 def share_told_apart(table: MatchTable) -> float:
-    """Return how far an advantage of being home can be told from skills, in [0, 1].
+    """Return how well a home advantage can be distinguished from skills in this table, in [0, 1].
 
-    Skills look like an advantage as far as home's is above away's by the same in every match. This
-    is what is left of an advantage of 1 after the skills that fit it best: the least mean of
-    (1 - (x_home - x_away))^2. It is 0 where players can be ordered so that home is always the next
-    one, as in a list of challengers with their predecessors, and 1 where each pair is listed
-    equally often in both orders.
+    Skills look like a home advantage if home's skill exceeds away's by the same amount in every
+    match. The answer is the part of an advantage of 1 that no skills x explain: the minimal mean of
+    (1 - (x_home - x_away))^2. It is 0 if players can be ordered so that home is always the next
+    one, as in a list of challengers with their predecessors, and 1 if each pair occurs equally
+    often in both orders.
     """
     (kinds, counts), size = table.kinds, len(table.players)
     homes, aways = kinds[:, 0].astype(np.int64), kinds[:, 1].astype(np.int64)
     met = np.zeros((size, size))
     np.add.at(met, (homes, aways), counts)
-    # Normal equations: the graph's Laplacian, and how much oftener each one was home than away.
+    # The normal equations have the graph's Laplacian, and matches at home minus matches away.
     laplacian = np.diag((met + met.T).sum(axis=1)) - met - met.T
     surplus = met.sum(axis=1) - met.sum(axis=0)
     explained = surplus @ np.linalg.lstsq(laplacian, surplus, rcond=None)[0]
@@ -211,16 +212,14 @@ def share_told_apart(table: MatchTable) -> float:
 
 
 def nash_mixture(table: MatchTable) -> FloatArray:
-    """Return the equilibrium of highest entropy of the pairs' log-odds [N]: champion of a cyclic
-    game.
-    """
-    # Masses below are rounding errors of the solver; they would name players that are out.
+    """Return the Nash mixture of highest entropy of the pairs' log-odds [N]."""
+    # Smaller masses are rounding errors of the solver, for players without mass.
     mixture = nash_averaging(_log_odds(_score_totals(table)))[1]
     return normalized(np.where(mixture > MASS, mixture, 0.0))
 
 
 def share_of_pairs_met(table: MatchTable) -> float:
-    """Return the share of pairs of players that have met."""
+    """Return the share of pairs of players that have played each other, in [0, 1]."""
     totals = _score_totals(table)
     size = len(totals)
     met = int(((totals + totals.T) > 0.0).sum())
@@ -228,10 +227,10 @@ def share_of_pairs_met(table: MatchTable) -> float:
 
 
 def _cyclicity(table: MatchTable) -> float:
-    """Return the cyclicity of a fit that does not know the seats.
+    """Return the cyclicity of a fit without an advantage of seats.
 
-    Where winners are always listed first, an advantage of the first seat would explain everything,
-    a cycle included.
+    In a table that always lists winners first, such an advantage would explain everything, even a
+    cycle.
     """
     results = _results(table, seats=NO_SEATS)
     return measured_cyclicity(BradleyTerry().fit(results), results)
@@ -259,7 +258,7 @@ def _bradley_terry(
 def _results(table: MatchTable, *, seats: tuple[int, int]) -> ResultColumns[str]:
     kinds, counts = table.kinds
     homes, aways, scores = kinds.T
-    # Exactly 0.5 is a draw, which scatters less than half a win and half a loss.
+    # A score of exactly 0.5 is a draw, which has less variance than half a win and half a loss.
     is_draw = scores == 0.5
     parts = np.stack([scores * ~is_draw, is_draw, (1.0 - scores) * ~is_draw], axis=1)
     outcomes = counts[:, None] * parts
@@ -285,7 +284,7 @@ def _weng_lin(
     rated = weng_lin_ratings(matches())
     players = range(len(table.players))
     mu, sigma = ELO_PER_MU * np.array([rated[player] for player in players]).T
-    # Weng-Lin's estimates are independent, but the reported ratings are relative to a common zero.
+    # Weng-Lin's estimates are independent, but reported ratings are relative to a common zero.
     zero = np.full(len(players), 1.0 / len(players))
     if anchor is not None:
         zero = (np.array(table.players) == anchor).astype(np.float64)
@@ -313,9 +312,7 @@ def _estimate(
 def _resampled(
     table: MatchTable, *, model: Model, settings: Settings, progress: Progress
 ) -> Iterator[FloatArray]:
-    """Yield the ratings of ``settings.num_resamples`` tables, each of M matches drawn with
-    replacement.
-    """
+    """Yield ratings of resampled tables, each of M matches drawn with replacement."""
     rng = np.random.default_rng(settings.seed)
     total = settings.resamples(model)
     if model == "elo":
@@ -324,7 +321,7 @@ def _resampled(
         for done in range(0, total, chunk):
             progress(done, total)
             shape = (min(chunk, total - done), size)
-            # Orders are sorted: the matches are drawn, their order stays as played.
+            # Indices are sorted, so that drawn matches stay in the order in which they were played.
             orders = np.sort(rng.integers(size, size=shape, dtype=np.int32), axis=1)
             yield from _elo(table, orders, settings=settings)
         return
@@ -357,13 +354,12 @@ def _of_totals(
     totals: FloatArray, *, model: Model, settings: Settings, players: tuple[str, ...]
 ) -> FloatArray:
     if model == "alpha_rank":
-        # The score is expected with a Jeffreys prior of half a win each, so that pairs that never
-        # met are even.
+        # Scores have a Jeffreys prior of half a win each, so a pair without matches is even.
         return alpha_rank((totals + 0.5) / (totals + totals.T + 1.0) - 0.5)
     skills = ELO_PER_UNIT * nash_averaging(_log_odds(totals))[0]
     if settings.anchor is not None:
         skills = skills - skills[players.index(settings.anchor)]
-    # Members of the mixture are at 0 but for rounding, and must tie.
+    # Members of the mixture have skill 0 apart from rounding errors, and must be equal.
     return np.where(np.abs(skills) < 1e-9, 0.0, skills)
 
 

@@ -1,4 +1,4 @@
-"""Sequential Weng-Lin ratings of two players a match (Plackett-Luce).
+"""Sequential Weng-Lin ratings for matches of two players (Plackett-Luce).
 
 Source: Weng and Lin, "A Bayesian approximation method for online ranking" (Journal of Machine
 Learning Research, 2011), algorithm 4; computed by the library ``openskill``.
@@ -17,11 +17,7 @@ SIGMA = 25.0 / 3.0
 BETA = 25.0 / 6.0
 
 ELO_PER_MU = ELO_PER_UNIT / (math.sqrt(2.0) * BETA)
-"""Elo points of one unit of mu.
-
-Between two players of known skills, the model's log-odds are the difference of their mu over
-sqrt(2) beta.
-"""
+"""Elo points per unit of mu: log-odds of a match are the difference of mu over sqrt(2) beta."""
 
 
 Belief = tuple[float, float]
@@ -29,10 +25,11 @@ Belief = tuple[float, float]
 
 
 def weng_lin_ratings(matches: Iterable[tuple[E, E, float]]) -> dict[E, Belief]:
-    """Rate players by their matches, in the order given.
+    """Return players' ratings after their matches, played in the order given.
 
     Args:
-        matches: Two players and the first one's score in [0, 1]: above 1/2 it won.
+        matches: First player, second player, and the first one's score in [0, 1]; above 1/2 is a
+            win, 1/2 a draw.
     """
     from openskill.models import PlackettLuce
 
@@ -43,7 +40,7 @@ def weng_lin_ratings(matches: Iterable[tuple[E, E, float]]) -> dict[E, Belief]:
         before = [ratings.setdefault(player, (MU, SIGMA)) for player in players]
         after = model.rate(
             [[model.create_rating(list(belief))] for belief in before],
-            # The library ranks the lowest number first, and takes whole numbers alone.
+            # In the library the lowest rank is the best, and ranks must be integers.
             ranks=[int(score < 0.5), int(score > 0.5)],
         )
         for player, (rating,) in zip(players, after, strict=True):

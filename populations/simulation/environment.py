@@ -18,26 +18,26 @@ from populations.config.run_file import RunFile
 from populations.config.sections import PopulationConfig
 
 NUM_LEARNERS = 4
-"""Learners where the configuration has no number: this machine's would change the results."""
+"""Default number of learners; it is constant, so that results do not depend on the machine."""
 
 INTERVALS = 10
-"""Ready marks of PBT that a run without a limit in agent steps goes through."""
+"""Number of PBT intervals after which a run without a limit in agent steps ends."""
 
 
 def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> RunConfig:
-    """Return the same league without its environment: a game for two players, or one per
-    population.
+    """Return a configuration of the same league whose environment is replaced by a simple game.
 
-    One population has both seats. Of several, each has one, and all play against all. Cooperation
-    becomes such a game too. ``stop.duration_s`` and ``stop.success_rate`` are left out;
-    without a limit in agent steps, every policy goes through ``INTERVALS`` ready marks of PBT.
+    A single population has both seats of a game for two. Several populations have one seat each and
+    all play against all, in cooperation, too. ``stop.duration_s`` and ``stop.success_rate`` are
+    left out; without a limit in agent steps, a policy trains for ``INTERVALS`` intervals of PBT.
 
     Args:
         config: Configuration as loaded.
         num_policies: Size of every population. None: as configured.
 
     Raises:
-        ConfigError: If the configuration contradicts itself, or another run's player has agents.
+        ConfigError: If the configuration contradicts itself, or another run's player has agents,
+            for which no skill is known.
     """
     populations = dict(config.populations) or {"player": PopulationConfig()}
     for name, population in populations.items():
@@ -52,11 +52,11 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
         name: population.model_copy(update={**updates, "agents": agents[name]})
         for name, population in populations.items()
     }
-    # Cooperation becomes a duel, too: rating, copying and exploring are the same there.
+    # Cooperation becomes a competition, too, because ratings and PBT are tested equally well by it.
     environment = config.environment.model_copy(
         update={"sides": None, "outcome": "return", "kwargs": {}}
     )
-    # Simulated seconds are not those of any machine.
+    # Simulated seconds say nothing about a real machine, so a limit of duration is meaningless.
     stop = config.stop.model_copy(update={"duration_s": None, "success_rate": None})
     if stop.agent_steps_per_policy is None and stop.agent_steps is None:
         pbt = config.pbt
@@ -78,7 +78,7 @@ def simulated_spec(config: RunConfig) -> EnvironmentSpec:
     agents = tuple(
         agent for population in config.populations.values() for agent in population.agents or ()
     )
-    # The space is read by no learner; a specification needs spaces of some kind.
+    # A specification must have spaces, but simulated learners never read them.
     box = {"kind": "Box", "shape": [1], "dtype": "float32", "low": None, "high": None}
     discrete = {"kind": "Discrete", "n": 2, "start": 0}
     agent_spec = AgentSpec(observation=box, action=discrete, mask=None)

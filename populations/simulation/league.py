@@ -1,4 +1,4 @@
-"""Simulation of a league from its configuration, and comparison of its estimates with the truth."""
+"""Simulation of a league from its configuration, which compares ratings with planted skills."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from populations.simulation.world import World, make_world, start
 FloatArray = npt.NDArray[np.float64]
 
 NUM_MARKS = 100
-"""Points of the curve of the best skill."""
+"""Number of points in the curve of the best skill."""
 
 DECISIONS = frozenset(
     {"start_assigned", "train_assigned", "evaluation_assigned"}
     | {"exploited", "explored", "kept", "promoted", "retired"}
 )
-"""Kinds of events that are decisions."""
+"""Kinds of events that count as decisions of the controller."""
 
 Progress = Callable[[float], None]
-"""Callback with the share of training that is done, in [0, 1]."""
+"""Callback that gets the completed share of training, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +39,23 @@ class Outcome:
     """Results of a simulated league.
 
     Attributes:
-        num_policies: Policies of all populations.
-        num_matches: Evaluation matches.
-        num_final_matches: Evaluation matches of the final policies' last weights.
-        num_round_robin_matches: Matches if each ordered pair of a population's final policies met
-            once.
-        num_training_matches: Training matches, which do not change ratings.
-        num_ghosts: Ghosts.
-        num_retired: Policies that left (``pbt.share``: halving).
+        num_policies: Number of policies of all populations.
+        num_matches: Number of evaluation matches.
+        num_final_matches: Number of evaluation matches with a final policy's last weights.
+        num_round_robin_matches: Number of matches if each ordered pair of a population's final
+            policies played once, for comparison.
+        num_training_matches: Number of training matches, which do not change ratings.
+        num_ghosts: Number of ghosts.
+        num_retired: Number of retired policies (``pbt.share``: halving).
         spearman: Rank correlation of the final policies' ratings and planted skills, the mean over
-            populations; None where fewer than two are rated.
-        exploits: Elo by which the donor of each copy was rated better, and was better.
-        best_skill: Agent steps of the run, and the best planted skill of a policy at that time.
+            populations; None if fewer than two policies are rated.
+        exploits: For each copy, Elo by which the donor was rated better (None: not recorded), and
+            by which its planted skill was better.
+        best_skill: Curve of pairs: agent steps of the run, best planted skill of a policy then.
         mean_skill: Mean skill of the final policies.
         skill_deviation: Standard deviation of the final policies' skills.
         simulated_s: Duration of the run in simulated time.
-        num_decisions: Assignments, and decisions of PBT.
+        num_decisions: Number of assignments and decisions of PBT.
         decisions_per_s: Decisions per second of the controller's own time, without learners and
             rating fits; 0 without a clock.
     """
@@ -83,16 +84,16 @@ class Outcome:
 
 @dataclass(slots=True)
 class Observer:
-    """Observer of a world's committed rows that knows the truth about them.
+    """Observer of a world's committed rows that compares them with the planted truth.
 
     Attributes:
         world: Observed world.
         mark_agent_steps: Agent steps of the run between two points of the curve.
         current: Weights digest that each policy continues from.
-        exploits: Copies so far.
-        best_skill: Curve of the best skill so far.
-        matches: Evaluation matches so far, by players.
-        num_decisions: Decisions so far.
+        exploits: Copies so far, as in `Outcome`.
+        best_skill: Curve of the best skill so far, as in `Outcome`.
+        matches: Number of evaluation matches so far, by entrants.
+        num_decisions: Number of decisions so far.
     """
 
     world: World
@@ -108,7 +109,7 @@ class Observer:
         """Observe the rows of a transaction."""
         for row in rows:
             match row:
-                # Present ones alone: retention puts the row again as it removes a checkpoint.
+                # Only a new checkpoint is present; retention puts its row again with other states.
                 case CheckpointRow(state="present"):
                     self.current[row.policy] = row.weights_digest
                 case TallyRow(kind="evaluate"):
@@ -117,7 +118,7 @@ class Observer:
                     self.num_decisions += row.kind in DECISIONS
                     if row.kind == "exploited":
                         self._note_exploit(row)
-        # No policy has a skill before the first checkpoint.
+        # Before its first checkpoint a policy has no weights, and so no skill.
         if self.current and self.world.state.tables.run.agent_steps >= self._next_mark:
             self.note_best()
 
@@ -137,7 +138,7 @@ class Observer:
         true_gap = self.world.learner.weights[donor].skill - self.skill(row.subject)
         known = float(gap) if isinstance(gap, (int, float)) else None
         self.exploits.append((known, true_gap))
-        # The copy is entered after the gap, which is about the weights that it replaces.
+        # The copy is recorded last, because the gap is to the weights that it replaces.
         self.current[row.subject] = donor
 
 
@@ -156,12 +157,12 @@ def simulate(
 
     Args:
         config: Configuration made by `populations.simulation.environment.simulated_config`.
-        model: Planted truth. None: the default one.
-        agent_steps_per_s: Speed of a learner that trains.
-        matches_per_s: Speed of a learner that evaluates.
-        has_finals: Whether the final matches are played; else it ends with training.
-        clock: Clock for ``decisions_per_s`` alone.
-        progress: Callback with the progress, now and then.
+        model: Planted truth. None: `default_model`.
+        agent_steps_per_s: Simulated speed of training of a learner.
+        matches_per_s: Simulated speed of evaluation of a learner.
+        has_finals: Whether the final matches are played; if not, the run ends with training.
+        clock: Clock in seconds, only used for ``decisions_per_s``.
+        progress: Callback that gets the progress from time to time.
     """
     world = make_world(
         simulated_run(config),
@@ -171,7 +172,7 @@ def simulate(
     )
     world.clock = clock
     state = world.state
-    # Policies that leave (``pbt.share``) do not do the rest of their steps.
+    # The smallest goal is used, as policies may retire early (``pbt.share``).
     every = max(
         min(goal for goal, _ in agent_steps_left(state.settings.config, state.tables, state.crew))
         // NUM_MARKS,
@@ -183,10 +184,10 @@ def simulate(
     told_at, share = 0, 0.0
     while world.advance():
         is_trained = state.phase.name != "training"
-        # The share is not computed each time, because it looks at all policies.
+        # The share is computed seldom, because it reads all policies.
         if state.tables.run.agent_steps >= told_at + every or (is_trained and share < 1.0):
             told_at = state.tables.run.agent_steps
-            # The others have done less where the one that leaves was ahead.
+            # If the policy that was ahead retires, the share of the others is lower: never go back.
             share = max(
                 share,
                 *(
@@ -195,14 +196,14 @@ def simulate(
                 ),
             )
             progress(min(share, 1.0))
-        # Training is over, and only the final matches are left.
+        # In this phase training is over, and only final matches remain.
         if state.phase.name == "evaluating" and not has_finals:
             break
     return _outcome(world, observer)
 
 
 def default_model(config: RunConfig) -> PlantedModel:
-    """Return the truth for a run in which a policy has time to learn most of what it can."""
+    """Return a planted truth in which a policy has time to come close to its ceiling."""
     num_policies = sum(population.num_policies for population in config.populations.values())
     # A policy trains 5 T steps: 1 - e^-5 = 99% of the way to its ceiling at full speed.
     return PlantedModel(learning_agent_steps=total_agent_steps(config) / num_policies / 5.0)
@@ -219,7 +220,7 @@ def total_agent_steps(config: RunConfig) -> int:
 
 
 def _outcome(world: World, observer: Observer) -> Outcome:
-    # The curve ends at the end of the run, not at the last mark.
+    # The curve must end at the end of the run, not at the last mark.
     observer.note_best()
     tables = world.state.tables
     active = [row for row in tables.policies.values() if row.state == "active"]
@@ -237,13 +238,12 @@ def _outcome(world: World, observer: Observer) -> Outcome:
     return Outcome(
         num_policies=len(tables.policies),
         num_matches=num_matches,
-        # Matches in which at least one entrant has a final policy's last weights.
         num_final_matches=sum(
             matches
             for entrants, matches in observer.matches.items()
             if not finals.isdisjoint(entrants)
         ),
-        # n (n - 1) ordered pairs
+        # There are n (n - 1) ordered pairs of n policies.
         num_round_robin_matches=sum(len(p) * (len(p) - 1) for p in by_population.values()),
         num_training_matches=tables.run.matches - num_matches,
         num_ghosts=len(tables.ghosts),
@@ -270,7 +270,7 @@ def _correlation(
     ratings = dict(zip(row.entrants, row.ratings, strict=True)) if row is not None else {}
     rated = []
     for policy in policies:
-        # The rating is of the last evaluated weights, the skill of the last ones.
+        # A policy's newest weights may be unrated, so the last evaluated weights give the rating.
         standing = world.state.league.standing_weights(tables.policies[PolicyId(policy)])
         if standing is not None and Entrant(standing) in ratings:
             rated.append((ratings[Entrant(standing)], observer.skill(policy)))
@@ -278,15 +278,16 @@ def _correlation(
 
 
 def spearman(first: FloatArray, second: FloatArray) -> float | None:
-    """Return Spearman's rank correlation; equal values share their mean rank. None if all are
-    equal.
+    """Return Spearman's rank correlation, in which equal values share their mean rank.
+
+    None: all values of an argument are equal.
 
     Args:
         first: Values, shape [N].
         second: Values, shape [N].
     """
     ranks = [_ranks(first), _ranks(second)]
-    # rho = cov(R_1, R_2) / (sd(R_1) sd(R_2)), Pearson's correlation of the ranks
+    # Pearson's correlation of the ranks: rho = cov(R_1, R_2) / (sd(R_1) sd(R_2)).
     deviations = [rank - rank.mean() for rank in ranks]
     norm = float(np.sqrt((deviations[0] ** 2).sum() * (deviations[1] ** 2).sum()))
     return float((deviations[0] * deviations[1]).sum()) / norm if norm > 0.0 else None

@@ -1,4 +1,4 @@
-"""Learner without a network: the results of assignments follow from the planted truth.
+"""Simulated learner without a network: results of assignments follow from the planted truth.
 
 Tests: `tests/populations/controller/simulated.py`, `tests/populations/simulation/test_league.py`.
 """
@@ -34,9 +34,9 @@ from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.simulation.planted import Landscape, PlantedModel, Weights
 
 UTC = "2000-01-01T00:00:00+00:00"
-"""Date of all records: simulated time has none."""
+"""Date in all records, because simulated time has no date."""
 
-# Agent steps per learner update
+# A learner update happens after so many agent steps.
 UPDATE_AGENT_STEPS = 10
 
 
@@ -51,10 +51,10 @@ class SimulatedLearner:
         agent_steps_per_s: Simulated speed of training.
         matches_per_s: Simulated speed of evaluation.
         episode_length: Calls of ``step`` in an episode.
-        matches_per_seating: Matches per seating in a training assignment. None: as many as its
-            steps make.
-        weights: Truth about every weights digest.
-        origins: Weights digest of every checkpoint digest.
+        matches_per_seating: Matches per seating in a training assignment. None: the number that
+            follows from its agent steps.
+        weights: Planted truth about weights, by weights digest.
+        origins: Weights digest of each checkpoint, by checkpoint digest.
     """
 
     setup: LearnerSetup
@@ -73,7 +73,7 @@ class SimulatedLearner:
 
     def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
         """Carry out an assignment: a function of the message and of the weights that it names."""
-        # The message's seed alone, so that an assignment carried out again has the same result.
+        # Only the message's seed is used, so that a repeated assignment has the same result.
         rng = np.random.default_rng(message.seed)
         if isinstance(message, Train):
             return self._train(message, rng)
@@ -95,9 +95,9 @@ class SimulatedLearner:
         return finished, {}
 
     def _games(self, message: Evaluate, tallies: Sequence[Tally]) -> Iterator[Game]:
-        """Yield a game of each pairing, as many as are asked for: it ends as most of its matches.
+        """Yield the requested games, one of each pairing, with the pairing's most frequent result.
 
-        They have no moves: nobody can play them again.
+        They contain no actions, so they cannot be replayed.
         """
         results = {tally.entrants: tally for tally in tallies}
         is_cooperation = self.setup.is_cooperation
@@ -122,7 +122,7 @@ class SimulatedLearner:
     ) -> tuple[Finished, dict[str, Manifest]]:
         manifests: dict[str, Manifest] = {}
         published = []
-        # All trainees are read first: they meet each other as they were at the start.
+        # All weights are read first, because trainees play each other as they were at the start.
         before: dict[str, Weights] = {
             trainee.policy: self._start(trainee, rng) for trainee in message.trainees
         }
@@ -153,14 +153,13 @@ class SimulatedLearner:
         """Return the weights that a trainee begins the assignment with."""
         if trainee.checkpoint is not None:
             weights = self.weights[self.origins[trainee.checkpoint.digest]]
-            # A donor is named while the checkpoint is another policy's: the copy is not yet
-            # trained.
+            # The message names a donor only in the first assignment after a copy.
             return self.model.copied(weights, rng) if trainee.donor is not None else weights
         fresh = self.model.fresh(rng)
         if trainee.initial_weights is None:
             return fresh
         digest = trainee.initial_weights.digest
-        # Weights of another run have no planted truth: their skill follows from the digest.
+        # Weights of another run have no planted truth, so their skill is derived from the digest.
         imported = self.weights.get(digest) or self.model.bot(digest)
         return replace(fresh, skill=imported.skill)
 
@@ -179,10 +178,10 @@ class SimulatedLearner:
         population = population_of(trainee.policy)
         opponents = []
         for seating in message.opponents:
-            # Rivals that learn at once have seatings of their own.
+            # Trainees of one assignment may have seatings of their own, without this trainee.
             if Player(player=PlayerId(trainee.policy)) not in seating.players:
                 continue
-            # A trainee without rivals has all seats: self-play.
+            # In self-play the trainee has all seats, so there are no rivals.
             rivals = [
                 player for player in seating.players if player.player != PlayerId(trainee.policy)
             ]
@@ -197,18 +196,18 @@ class SimulatedLearner:
         )
 
     def _share(self, message: Train, trainee: Trainee) -> int:
-        """Return a trainee's agent steps of the budget: every agent decides equally often."""
+        """Return a trainee's part of the assignment's agent steps, by its number of agents."""
         populations = self.setup.populations
         agents = [len(populations[population_of(t.policy)].agents) for t in message.trainees]
         own = len(populations[population_of(trainee.policy)].agents)
-        # n_i = n a_i / sum_j a_j
+        # All agents decide equally often: n_i = n a_i / sum_j a_j.
         return message.agent_steps * own // sum(agents)
 
     def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
-        """Make a checkpoint with these weights."""
+        """Record new weights, and return the manifest of their checkpoint."""
         trained = self._share(message, trainee)
         steps = trainee.agent_steps + trained
-        # Equal messages give equal digests, as deterministic training would.
+        # Equal messages must give equal digests, as in deterministic training.
         text = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
         digest = Digest(hashlib.sha256(text.encode()).hexdigest())
         record = FileRecord(sha256=digest, size_bytes=1)
@@ -229,7 +228,7 @@ class SimulatedLearner:
             created=UTC,
         )
         self.weights[digest] = weights
-        # Trainees name checkpoints by the first digest, players by weights.
+        # A trainee's message names the checkpoint's digest, but truth is stored by weights digest.
         self.origins[manifest.digest] = digest
         return manifest
 
@@ -239,9 +238,9 @@ class SimulatedLearner:
         entrants: dict[str, Entrant] = {one.policy: one.entrant for one in message.trainees}
         matches = self.matches_per_seating
         if matches is None and message.opponents:
-            # Every seating has an equal share of the steps.
+            # Agent steps are divided equally among the seatings.
             matches = message.agent_steps // (self.episode_length * len(message.opponents))
-        # An assigned seating is played at least once.
+        # Every assigned seating is played at least once, as by a real learner.
         number = max(matches or 0, 1)
         seatings = [(seating, number) for seating in dict.fromkeys(message.opponents)]
         return [
@@ -258,32 +257,32 @@ class SimulatedLearner:
         before: Mapping[str, Weights],
         trainees: Mapping[str, Entrant],
     ) -> Tally:
-        """Play matches. A seat's return is the points of its side, so a sum over pairs of seats."""
+        """Play matches of a seating; a seat's return is its side's points, summed over pairs."""
         seats, players = self.setup.seats, seating.players
         skills = [self._weights(player, before) for player in players]
         entrants = seating.entrants(trainees)
-        # The seats of each side are those whose names are in the tally.
+        # Without seats of single agents, each seat is a side of its own in the tally.
         sides, seated = tuple(range(index, index + 1) for index in range(len(seats))), seats
         if trainees and self.setup.agent_seats:
             sides, seated = members(seats), self.setup.training_seats
             skills = [_mean_skill(skills[side.start : side.stop]) for side in sides]
         is_cooperation = len({seat.side for seat in seats}) == 1
         if is_cooperation:
-            # The result is the team's, so that of all its pairs of seats.
+            # A team has one result, so all of its members count with the team's mean skill.
             skills = self._team_skills(skills)
         at = {side.start: index for index, side in enumerate(sides)}
         pairs, returns = [], [0.0] * len(seats)
         result = None
-        # Two teams are compared in cooperation, unless trainees have all agents.
+        # In cooperation evaluation compares two teams; in training there is nothing to compare.
         is_alone = bool(is_cooperation and trainees)
         for one in () if is_alone else comparisons(seated, entrants=entrants):
             own, others = [at[seat] for seat in one.first], [at[seat] for seat in one.second]
-            # The result is drawn once for all pairs in cooperation.
+            # In cooperation all pairs share one result, so it is drawn only once.
             if result is None or not is_cooperation:
                 result = self.model.play(
                     skills[own[0]], skills[others[0]], num_matches=num_matches, rng=rng
                 )
-            # All seats of two players have one result: they are no further matches.
+            # Two players have one result in all of their seats, which is counted for each.
             wins, draws, losses = (count * one.number for count in result)
             first, second = one.names
             pairs.append(
@@ -293,21 +292,21 @@ class SimulatedLearner:
                 returns[side] += wins / len(own)
             for side in others:
                 returns[side] += losses / len(others)
-        # All agents of a side get its points.
+        # Each agent of a side has the side's points as its return.
         returns = [points for side, points in zip(sides, returns, strict=True) for _ in side]
         return Tally(
             entrants=entrants,
             matches=num_matches,
             pairs=tuple(pairs),
             return_sum=tuple(returns),
-            # A seat's return is 0 or 1, its own square (with two sides).
+            # With two sides a return is 0 or 1, so it equals its square.
             return_sum_of_squares=tuple(returns),
-            # Two teams that are compared play an episode each.
+            # In a comparison of two teams each team plays an episode of its own.
             length_sum=num_matches * self.episode_length * (2 if is_cooperation and pairs else 1),
         )
 
     def _team_skills(self, seated: Sequence[Weights]) -> list[Weights]:
-        """Return the strength of each seat's team: the mean skill of its members."""
+        """Return each seat's weights with the mean skill of the seat's team."""
         teams = seat_teams(self.setup.seats)
         by_team: dict[tuple[int, str], list[float]] = {}
         for weights, team in zip(seated, teams, strict=True):
@@ -326,7 +325,7 @@ class SimulatedLearner:
 
 
 def _mean_skill(seated: Sequence[Weights]) -> Weights:
-    """Return the strength of a side: that of its first player with the mean skill of all."""
+    """Return the first player's weights with the mean skill of all players of the side."""
     return replace(seated[0], skill=sum(weights.skill for weights in seated) / len(seated))
 
 
@@ -337,7 +336,7 @@ def _by_entrants(
     total: dict[tuple[Entrant, ...], tuple[Seating, int]] = {}
     for seating, number in asked:
         names = seating.entrants(trainees)
-        # Equal entrants have equal strength, so the first seating can stand for all.
+        # Seatings with equal entrants have equal strengths, so the first one represents all.
         first, before = total.get(names, (seating, 0))
         total[names] = (first, before + number)
     return list(total.values())

@@ -1,4 +1,4 @@
-"""The planted truth: the strength of weights, their learning, and results of matches.
+"""Planted truth of simulated leagues: the strength of weights, their learning, and match results.
 
 Skills and advantages are in Elo (400 points: odds of 10:1 between win and loss); ``bot:random`` has
 skill 0. The truth is known exactly, so decisions made from matches can be judged by it.
@@ -19,16 +19,16 @@ from populations.core import SearchSpace
 from populations.search_space import Dimension, parse_search_space
 
 NUM_KINDS = 3
-"""Rock, paper and scissors."""
+"""Number of kinds of weights in the cyclic part of the game: rock, paper and scissors."""
 
 BEST_LEARNING_RATE = 0.7
-"""Place of the best learning rate in its range; of other hyperparameters it follows from
-the name.
+"""Best learning rate, as a position in its range from 0 to 1; for other hyperparameters the best
+position is derived from the name.
 """
 
 
 RECENT_AGENT_STEPS = 100_000.0
-"""Agent steps in which weights get most of `PlantedModel.recency` over those before them."""
+"""Lead in agent steps that is worth most of `PlantedModel.recency` (tanh 1 = 76% of it)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,8 @@ class Weights:
     Attributes:
         skill: Skill in Elo.
         potential: Elo by which the final skill is above ``PlantedModel.ceiling``.
-        kind: 0, 1 or 2; each has an advantage over the one before it (in a circle).
-        agent_steps: Agent steps of their line.
+        kind: 0, 1 or 2; each kind has an advantage over the one before it (in a circle).
+        agent_steps: Agent steps of training behind the weights, those of donors included.
     """
 
     skill: float
@@ -50,7 +50,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedModel:
-    """Constants of the truth. Pure: randomness is an argument.
+    """Model of the planted truth. Its methods are pure: randomness is an argument.
 
     Attributes:
         spread: Standard deviation of potentials, Elo.
@@ -59,24 +59,25 @@ class PlantedModel:
             the best hyperparameters and opponents.
         width: Distance from its best value, as a share of its range, at which a hyperparameter
             slows learning to 0.61 of its speed.
-        opponents_matter: Share of the speed that is lost against opponents that never win, or
-            always.
+        opponents_matter: Share of the speed that is lost against opponents that always lose or
+            always win.
         noise: Standard deviation of the random gain in skill during ``learning_agent_steps`` of
             training, Elo.
         inheritance: Correlation of a copy's potential with its donor's; the rest is the copy's own
             luck.
-        cyclic_share: Variance of the rock-paper-scissors part of a match over that of the
-            difference of two skills; 0: none, 1/3: as the interface says.
+        cyclic_share: Variance of the rock-paper-scissors part of a match, divided by that of the
+            difference of two skills; 0: none.
         draw_rate: Share of draws between equals, in [0, 1).
-        top_draw_rate: Share of draws between equals at the ceiling, interpolated by their mean
-            skill below. None: ``draw_rate``.
+        top_draw_rate: Share of draws between equals at the ceiling; below it the share is
+            interpolated by mean skill. None: ``draw_rate``.
         pair_deviation: Standard deviation of the effect of each pair of weights of different lines
             besides skills and kinds, Elo; constant for a pair.
-        seat_advantage: Elo of the seat with the lower index.
-        lapse: Share of matches that a lot decides, whoever plays: strengths do not add up then.
-        compression: Share by which a difference of 1,000 Elo is longer than matches show, larger
-            ones more: d of two skills plays like d / (1 + compression |d| / 1000).
-        recency: Elo by which weights are ahead of all that were trained for less, beside skills.
+        seat_advantage: Advantage of the seat with the lower index, in Elo.
+        lapse: Share of matches decided at random, whoever plays; differences of strength then do
+            not add up along a chain of players.
+        compression: Strength of a compression of large differences: d of two skills plays like
+            d / (1 + compression |d| / 1000).
+        recency: Largest advantage of weights over weights with less training, besides skill, Elo.
     """
 
     spread: float = 200.0
@@ -96,16 +97,14 @@ class PlantedModel:
     recency: float = 0.0
 
     def fresh(self, rng: np.random.Generator) -> Weights:
-        """Make random weights: they play like ``bot:random``, whatever their potential."""
-        # z ~ N(0, spread^2), k uniform
+        """Make random weights, which play like ``bot:random``, whatever their potential."""
+        # The potential is z ~ N(0, spread^2), and the kind is uniform.
         potential = self.spread * float(rng.normal())
         return Weights(skill=0.0, potential=potential, kind=int(rng.integers(NUM_KINDS)))
 
     def bot(self, name: str) -> Weights:
-        """Make a scripted player; the skill of those other than ``bot:random`` follows from the
-        name.
-        """
-        # Bots neither train nor are copied, so they need no potential.
+        """Make a scripted player with a skill that depends on its name; 0 for ``bot:random``."""
+        # Bots neither train nor are copied, so their potential does not matter.
         share = 0.0 if name == RANDOM_BOT else place(name)
         return Weights(skill=share * self.ceiling, potential=0.0, kind=0)
 
@@ -124,7 +123,7 @@ class PlantedModel:
         opponents: Sequence[Weights],
         rng: np.random.Generator,
     ) -> Weights:
-        """Train weights.
+        """Return weights after training.
 
         Args:
             weights: Weights before training.
@@ -136,7 +135,7 @@ class PlantedModel:
         """
         rounds = agent_steps / self.learning_agent_steps
         rate = speed * self._lesson(weights, opponents)
-        # s' = s + (c + z - s) (1 - e^(-v l n / T)) + noise sqrt(n / T) e
+        # s' = s + (c + z - s) (1 - e^(-v l n / T)) + noise sqrt(n / T) e, with e ~ N(0, 1)
         distance = self.ceiling + weights.potential - weights.skill
         gain = distance * -math.expm1(-rate * rounds)
         chance = self.noise * math.sqrt(rounds) * float(rng.normal())
@@ -152,19 +151,19 @@ class PlantedModel:
             return 1.0
         total = 0.0
         for opponent in opponents:
-            # 4 p (1 - p) is 1 for equals, 0 for a sure win or loss.
+            # 4 p (1 - p) is 1 for equals, and 0 for a certain win or loss.
             p = expected_score(self.advantage(weights, opponent))
             total += 4.0 * p * (1.0 - p)
         # l = 1 - m (1 - mean(4 p (1 - p)))
         return 1.0 - self.opponents_matter * (1.0 - total / len(opponents))
 
     def advantage(self, first: Weights, second: Weights) -> float:
-        """Return the Elo by which the first is ahead in a match, without the seats' advantage."""
+        """Return the first player's advantage in a match in Elo, without that of the seat."""
         ahead = self._ahead(first, second)
         turn = (first.kind - second.kind) % NUM_KINDS
         if self.cyclic_share > 0.0 and turn:
-            # The ratio is `cyclic_share` with a = spread sqrt(3 share): Var(a r) = 2/3 a^2 between
-            # random kinds, with r in {-1, 0, 1}, and Var(z_i - z_j) = 2 spread^2.
+            # With a = spread sqrt(3 share), the ratio of variances is `cyclic_share`: between
+            # random kinds Var(a r) = 2/3 a^2 for r in {-1, 0, 1}, and Var(z_i - z_j) = 2 spread^2.
             height = self.spread * math.sqrt(3.0 * self.cyclic_share)
             ahead += height if turn == 1 else -height
         if self.pair_deviation > 0.0:
@@ -174,28 +173,28 @@ class PlantedModel:
     def play(
         self, first: Weights, second: Weights, *, num_matches: int, rng: np.random.Generator
     ) -> tuple[int, int, int]:
-        """Draw wins, draws and losses of the first, which has the lower seat.
+        """Draw the first player's wins, draws and losses; the first has the lower seat.
 
-        The expected score does not depend on how often games are drawn.
+        The share of draws does not change the expected score.
         """
         p = self._score(self.advantage(first, second), seat=self.seat_advantage)
         # P(draw) = 2 q min(p, 1 - p), half from wins and half from losses: p stays the mean score.
         draw = 2.0 * self._draw_rate_of(first, second) * min(p, 1.0 - p)
-        # If no game can be tied, a binomial sample has the distribution of the multinomial one, and
-        # is faster.
+        # Without draws a binomial sample has the same distribution as a multinomial one, and is
+        # faster.
         if draw == 0.0:
             wins = int(rng.binomial(num_matches, p))
             return wins, 0, num_matches - wins
-        # Rounding may take the last share below 0, which NumPy refuses.
+        # By rounding, the last share may be below 0, which NumPy refuses.
         shares = [p - 0.5 * draw, draw, max(1.0 - p - 0.5 * draw, 0.0)]
         wins, draws, losses = (int(count) for count in rng.multinomial(num_matches, shares))
         return wins, draws, losses
 
     def difference(self, first: Weights, second: Weights) -> float:
-        """Return the Elo by which matches, in each seat equally many, show the first ahead.
+        """Return the Elo difference that matches show if both seats are played equally often.
 
-        Without the effects of kinds and pairs, which no rating has: that of the two skills and
-        times, less what lapses and compression take from it.
+        It includes skills, recency, lapses and compression, but not the effects of kinds and pairs,
+        which no rating can express.
         """
         ahead = self._ahead(first, second)
         home = self._score(ahead, seat=self.seat_advantage)
@@ -212,7 +211,7 @@ class PlantedModel:
         return 0.5 * self.lapse + (1.0 - self.lapse) * expected_score(shown + seat)
 
     def _draw_rate_of(self, first: Weights, second: Weights) -> float:
-        """Return the share of draws if the two were equals of their mean skill."""
+        """Return the share of draws between two equals that have the mean skill of the players."""
         if self.top_draw_rate is None:
             return self.draw_rate
         height = min(max(0.5 * (first.skill + second.skill) / self.ceiling, 0.0), 1.0)
@@ -220,13 +219,13 @@ class PlantedModel:
 
 
 def expected_score(advantage: float) -> float:
-    """Return the expected score of a player that is ahead by so many Elo, draws half."""
-    # E = 1 / (1 + 10^(-d / 400)); `math.pow` raises an error from d = -124,000 on.
+    """Return the expected score of a player by its advantage in Elo, draws half."""
+    # E = 1 / (1 + 10^(-d / 400)), with a limit, as `math.pow` raises an error for d < -124,000.
     return 1.0 / (1.0 + math.pow(10.0, -max(min(advantage, 4000.0), -4000.0) / 400.0))
 
 
 def place(name: str) -> float:
-    """Return a number in [0.2, 0.8) that depends on a name alone."""
+    """Return a pseudo-random number in [0.2, 0.8) that depends only on a name."""
     return 0.2 + 0.6 * int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
 
 
@@ -234,7 +233,7 @@ def pair_effect(first: float, second: float) -> float:
     """Return a standard normal number that depends on two potentials; swapping them negates it."""
     if first == second:
         return 0.0
-    # The order is one for both sides, so that (j, i) draws the number of (i, j).
+    # Sorting makes (i, j) and (j, i) draw the same number.
     low, high = sorted((first, second))
     digest = hashlib.sha256(f"{low!r} {high!r}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
@@ -243,8 +242,11 @@ def pair_effect(first: float, second: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Landscape:
-    """Effect of hyperparameters on the speed of learning: one hill in a population's
-    search space.
+    """Speed of learning as a function of hyperparameters: one hill in a population's search space.
+
+    Attributes:
+        dimensions: Hyperparameters of the search space, by name.
+        width: Width of the hill; see `PlantedModel.width`.
     """
 
     dimensions: Mapping[str, Dimension]
@@ -252,7 +254,7 @@ class Landscape:
 
     def speed(self, hyperparameters: Hyperparameters) -> float:
         """Return the speed of learning, in (0, 1]."""
-        # v = exp(-mean(((u - u*) / width)^2) / 2), with u the place in the range, from 0 to 1
+        # v = exp(-mean(((u - u*) / width)^2) / 2), with u the position in the range, from 0 to 1.
         if not self.dimensions:
             return 1.0
         total = 0.0
@@ -272,9 +274,9 @@ def make_landscape(search_space: SearchSpace, *, start: Hyperparameters, width: 
 
 
 def unit(dimension: Dimension, value: Value | None) -> float:
-    """Return the place of a value in its range, from 0 to 1, on the scale on which it is drawn.
+    """Return the position of a value in its range, from 0 to 1, on the range's own scale.
 
-    0.5 for a value that is unknown.
+    An unknown value has the position 0.5.
     """
     if not is_known(value):
         return 0.5

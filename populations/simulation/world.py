@@ -1,7 +1,7 @@
-"""A whole run in one process and in simulated time: the real controller, simulated learners.
+"""Simulation of a whole run in one process: the real controller with simulated learners and time.
 
-No socket, clock, file or process: the controller's state machine takes its events from a queue in
-simulated time, and its commands add new ones.
+It uses no socket, clock, file or other process: the controller's state machine gets events from a
+queue in simulated time, and its commands add new events.
 
 Tests: `tests/populations/simulation/test_properties.py`.
 """
@@ -60,10 +60,10 @@ from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape
 
 START_S = 0.1
-"""Seconds from starting a learner to its Hello."""
+"""Simulated seconds from the start of a learner to its Hello."""
 
 FITS_PER_ROUND = 8
-"""Fits of ratings while every policy is evaluated once."""
+"""Number of fits of ratings in the time in which every policy is evaluated once."""
 
 TICK_S = 0.5
 """Seconds between two ticks of the controller in `play`."""
@@ -88,17 +88,17 @@ class World:
         setup: Setup of the learners.
         learner: Simulated learner that carries out assignments.
         watch: Callback with the rows of each transaction.
-        clock: Clock for ``handling_s``; without one it stays 0.
+        clock: Clock for ``handling_s``, which stays 0 with the default one.
         now_s: Simulated time.
         handling_s: Time that the controller took for all events, by ``clock``.
-        given: Assignments that each learner has and has not done, oldest first.
+        given: Assignments that each learner has not finished yet, oldest first.
         over: Whether the run has ended.
-        num_learners: Number of learners that have said Hello.
-        fits: Snapshots that the worker thread has to fit.
-        fault: Function of slot, message and simulated time that returns how an attempt fails: the
-            kind of a Failed, all of it, ``lost`` (the process ends), or None: it does not.
-        fails_after_s: Time until such a failure.
-        speeds: Speeds of the learners of some slots, where they are not those of ``learner``.
+        num_learners: Number of learners that have sent a Hello.
+        fits: Snapshots that wait for a fit of ratings.
+        fault: Function of slot, message and simulated time that plants faults. It returns the kind
+            of a Failed, a whole Failed, ``lost`` (the process ends), or None: no fault.
+        fails_after_s: Time from the start of an assignment to its planted fault.
+        speeds: Speeds of learners by slot, where they differ from those of ``learner``.
     """
 
     state: ControllerState
@@ -123,8 +123,8 @@ class World:
         """Let the controller handle an event, and carry out its commands."""
         started_s = self.clock()
         tx = handle(self.state, event, Now(monotonic_s=self.now_s, utc=UTC))
-        # The time is taken before the commands, because learners and fits run elsewhere in a real
-        # run.
+        # Time is measured without the commands, because in a real run learners and fits run
+        # elsewhere.
         self.handling_s += self.clock() - started_s
         self.watch(tx.rows)
         for command in tx.commands:
@@ -137,18 +137,17 @@ class World:
             case SendMessage(learner=learner, message=Train() | Evaluate() as message):
                 queue = self.given[learner]
                 queue.append(message)
-                # A longer queue has begun its oldest assignment already.
+                # With a longer queue the learner works on the oldest assignment already.
                 if len(queue) == 1:
                     self._begin(learner)
             case SendMessage(learner=learner, message=Stop()):
-                # The end goes on the agenda, because the other commands of this transaction come
-                # first.
+                # The end is put on the agenda, because the transaction's other commands come first.
                 self._plan(0.0, lambda: self._leave(learner))
             case StartLearner(slot=slot, populations=populations):
                 self._plan(START_S, lambda: self._join(slot, populations))
             case FitRatings(known=known):
                 self.fits.append(known)
-                # The fit's duration is counted in evaluations from here on.
+                # The duration of a fit is measured in evaluations, counted from here.
                 self._evaluations = 0
             case ExploreHyperparameters():
                 self.handle(answer(command))
@@ -158,7 +157,7 @@ class World:
                 self.handle(CheckpointsRemoved(keys=keys))
             case EndRun():
                 self.over = True
-            # There are no processes to kill and no sinks of metrics.
+            # Other commands are about processes and sinks, which the simulation does not have.
             case _:
                 pass
 
@@ -171,9 +170,9 @@ class World:
         if self.over:
             return False
         if self.fits and self._fit_is_due():
-            self.fits = [snapshot(self.state.league)]  # the newest results
+            self.fits = [snapshot(self.state.league)]  # a fit that is due uses the newest results
             self.fit()
-        # A due fit precedes: it takes no simulated time of its own.
+        # A due fit comes first, because it takes no simulated time of its own.
         elif self._agenda:
             # The number of planning breaks ties, so that functions are never compared.
             self.now_s, _, happen = heapq.heappop(self._agenda)
@@ -185,23 +184,23 @@ class World:
     def _fit_is_due(self) -> bool:
         """Return whether the worker thread has finished its fit.
 
-        As an approximation a fit takes as long as a share of all policies' evaluations, in whole
-        ones; with few policies no time.
+        As an approximation, a fit takes as long as ``num_policies // FITS_PER_ROUND`` evaluations,
+        with few policies no time.
         """
         num_policies = len(self.state.tables.policies)
-        # A run without work waits for these ratings, and in deterministic mode every run does.
+        # In deterministic mode, or if no learner has work, the run waits for these ratings.
         waits = self.state.settings.config.deterministic or not any(self.given.values())
         return waits or self._evaluations >= num_policies // FITS_PER_ROUND
 
     def fit(self) -> None:
-        """Fit the requested snapshot, and tell the controller."""
+        """Fit the pending snapshots, and let the controller handle the ratings."""
         while self.fits:
-            # How long it took is counted in evaluations: no pause follows from that.
+            # The duration is simulated in evaluations, so the fit must appear to take no time.
             self.state.fits.pace.begin(self.now_s)
             self.handle(RatingsFitted(ratings=fit_ratings(fit_input(self.fits.pop(0)))))
 
     def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:
-        """Return a Hello that fits the run."""
+        """Return a valid Hello for the run."""
         return Hello(
             learner=learner,
             pid=1000 + self.num_learners,
@@ -217,7 +216,7 @@ class World:
         )
 
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
-        """Let a new learner say Hello."""
+        """Let a new learner send its Hello; return the learner's id."""
         self.num_learners += 1
         learner = LearnerId(f"learner-{self.num_learners}")
         self.given.setdefault(learner, [])
@@ -229,18 +228,17 @@ class World:
         self.join(slot=slot, populations=populations)
 
     def _begin(self, learner: LearnerId) -> None:
-        """Start the oldest assignment: its end is in the agenda from now on."""
+        """Start a learner's oldest assignment, and put its end on the agenda."""
         message = self.given[learner][0]
         known = self.state.crew.learners.get(learner)
-        # -1 is no slot: only learners that a launcher has started can be faulty, or differ.
+        # Slot -1 stands for a learner that no launcher has started.
         slot = -1 if known is None or known.slot is None else known.slot
         fault = self.fault(slot, message, self.now_s)
         if fault is not None:
             failed = fault if isinstance(fault, Failed) else _planted(message, kind=fault)
             self._plan(self.fails_after_s, lambda: self._fail(learner, slot, message, failed))
             return
-        # The assignment is carried out now, though it ends later: the result follows from the
-        # message alone.
+        # The result is computed now, before its simulated end, as it depends only on the message.
         own = self.speeds.get(slot)
         simulated = self.learner if own is None else replace(self.learner, **own)
         finished, manifests = simulated.carry_out(message)
@@ -249,12 +247,12 @@ class World:
 
     def _finish(self, event: AssignmentFinished | AssignmentFailed) -> None:
         if event.learner not in self.state.crew.learners:
-            return  # dismissed meanwhile
+            return  # the controller has dismissed the learner meanwhile
         queue = self.given[event.learner]
         message = queue.pop(0)
         self._evaluations += isinstance(message, Evaluate)
-        # The next assignment begins before the event: what its handling appends to an empty queue
-        # begins in `carry_out`.
+        # The next assignment must begin before the event is handled: `carry_out` itself begins an
+        # assignment that it appends to an empty queue.
         if queue:
             self._begin(event.learner)
         self.handle(event)
@@ -276,7 +274,10 @@ class World:
         self._finish(AssignmentFailed(learner=learner, failed=failed, damage=damage))
 
     def play(self, seconds: float, *, tick_s: float = TICK_S) -> None:
-        """Let simulated time pass in which all learners are heard, until the run is over."""
+        """Let simulated time pass, with ticks at which all learners count as responsive.
+
+        Stop after ``seconds``, or at the end of the run.
+        """
         end_s = self.now_s + seconds
 
         def tick() -> None:
@@ -291,7 +292,7 @@ class World:
             pass
 
     def _leave(self, learner: LearnerId) -> None:
-        """Let a learner that is told to stop end at once."""
+        """End a learner at once after it was asked to stop."""
         self.given[learner].clear()
         self.handle(LearnerLeft(learner=learner, reason="stopped"))
 
@@ -301,7 +302,7 @@ class World:
 
 
 def make_tables(run_file: RunFile) -> Tables:
-    """Return the rows of a new run."""
+    """Return the tables of a new run, in memory."""
     policies = initial_policies(run_file.config)
     return Tables(
         run=RunRow(run=run_file.run),
@@ -313,7 +314,7 @@ def make_tables(run_file: RunFile) -> Tables:
 def make_learner(
     setup: LearnerSetup, config: RunConfig, model: PlantedModel, **speeds: Unpack[Speeds]
 ) -> SimulatedLearner:
-    """Make the learner of a run.
+    """Make the simulated learner of a run.
 
     Raises:
         ConfigError: If a search space is not valid.
@@ -328,7 +329,7 @@ def make_learner(
 
 
 def make_world(run_file: RunFile, model: PlantedModel, **speeds: Unpack[Speeds]) -> World:
-    """Make the controller of a new run, not yet started."""
+    """Make the world of a new run, whose controller is not yet started."""
     setup = learner_setup(run_file, root=Path("simulated"))
     state = make_state(run_file.config, setup, make_tables(run_file))
     learner = make_learner(setup, run_file.config, model, **speeds)
@@ -336,7 +337,7 @@ def make_world(run_file: RunFile, model: PlantedModel, **speeds: Unpack[Speeds])
 
 
 def start(world: World) -> None:
-    """Tell the controller that it has started."""
+    """Start the controller of a world."""
     world.handle(ControllerStarted())
 
 
