@@ -303,7 +303,7 @@ class _Knowledge:
         # Var(i - j) = own + others. The conversion to Python's float makes the subtraction faster.
         own = float(variances[focus]) - covariances
         others = variances - covariances
-        # s + Var(i - j)
+        # The denominator is s + Var(i - j), with s the variance of the matches' noise.
         total = own + others
         total += self._noise_against(focus)
         # The variance of i falls by (V_ii - V_ij)^2 / (s + Var(i - j)), that of j likewise.
@@ -391,5 +391,5 @@ def noise_of(ahead: float, *, num_matches: int) -> float:
         ahead: Difference of the two ratings in Elo.
         num_matches: Number of matches, at least 1.
     """
-    # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d).
+    # The variance is 1 / (n p (1 - p)), with 1 / (p (1 - p)) = 2 + 2 cosh(d) for log-odds d.
     return ELO_PER_UNIT**2 * (2.0 + 2.0 * math.cosh(ahead / ELO_PER_UNIT)) / num_matches

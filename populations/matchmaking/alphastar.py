@@ -27,7 +27,7 @@ from populations.rule_kinds import RuleKind, itself
 PFSP_SHARE, VERIFICATION_SHARE, SELF_PLAY_SHARE = 0.5, 0.15, 0.35
 """Shares of a main agent's opponents: all ghosts by PFSP, `_League.verification`, self-play."""
 
-# Thresholds and shares as in the supplement's pseudocode.
+# Thresholds and shares are those of the supplement's pseudocode.
 TOO_STRONG = 0.3
 """Win rate of the trainee against a main agent at or below which it plays that agent's ghosts
 instead of the agent itself."""
@@ -253,7 +253,7 @@ def _summed(
             mirror += branch.share
         elif branch.main is not None:
             latest[branch.main.index] += branch.share
-        # For all ghosts no copies by index are made, which saves time with tens of thousands.
+        # Indexing all ghosts would only copy arrays, which takes time with tens of thousands.
         elif len(branch.ghosts) == len(ghosts) > 0:
             ghosts += branch.share * pfsp_probabilities(win_rates, weighting=branch.weighting)
         elif len(branch.ghosts):

@@ -203,7 +203,7 @@ def initial_hyperparameters(
     Raises:
         ConfigError: If the search space is not valid.
     """
-    # All rules of exploring start so: members with equal values would give selection no choice.
+    # Start values differ under every rule of exploring, as equal ones give selection no choice.
     return dict(Perturb().explore(hyperparameters, search_space, rng=rng).new)
 
 

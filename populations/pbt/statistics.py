@@ -36,7 +36,6 @@ def welch_test(first: Member, second: Member) -> Comparison:
     if min(n1, n2) < 2:
         raise ValueError(f"both need at least 2 returns, got {n1} and {n2}")
     difference = first.return_mean - second.return_mean
-    # v_i = s_i^2 / n_i
     v1, v2 = first.return_variance / n1, second.return_variance / n2
     deviation = math.sqrt(v1 + v2)
     if deviation == 0.0:
@@ -83,7 +82,7 @@ def two_proportion_test(rival: PolicyId, first: Score, second: Score) -> Compari
         difference=difference,
         deviation=deviation,
         statistic=z,
-        # 2 Phi(-|z|) = erfc(|z| / sqrt 2), exact far in the tail.
+        # The p value is 2 Phi(-|z|) = erfc(|z| / sqrt 2); erfc is exact far in the tail.
         p_value=math.erfc(abs(z) / math.sqrt(2.0)),
     )
 

@@ -241,7 +241,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
         multiplier_change = (target - multipliers * slack_change) / slack - multipliers
         length = _step_length((p, slack, multipliers), (change, slack_change, multiplier_change))
         before = _residual(p, slack, multipliers, directions, bounds, target)
-        # Backtracking line search on the norm of the residual.
+        # The line search halves the step until the norm of the residual is small enough.
         for _ in range(MAX_HALVINGS):
             candidate = (
                 p + length * change,

@@ -36,7 +36,7 @@ from populations.simulation.planted import Landscape, PlantedModel, Weights
 UTC = "2000-01-01T00:00:00+00:00"
 """Date in all records, because simulated time has no date."""
 
-# A learner update happens after so many agent steps.
+# Checkpoints count one learner update for this many agent steps.
 UPDATE_AGENT_STEPS = 10
 
 
