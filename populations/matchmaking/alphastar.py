@@ -50,7 +50,7 @@ class AlphastarMatchmaker(Model):
     """Matchmaker that chooses opponents by the trainee's role."""
 
     constants: Constants = "pseudocode"
-    """``alphastar``: source of the numbers where the paper's text and its pseudocode disagree."""
+    """``alphastar``: source of numbers about which the paper's text and pseudocode disagree."""
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
         """Return the distribution of opponents: the sum over all branches."""

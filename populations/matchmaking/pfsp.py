@@ -35,13 +35,13 @@ class PfspRule(Model):
     """
 
     weighting: Weighting = "squared"
-    """How strongly ``pfsp`` prefers hard opponents."""
+    """Function of the win rate by which ``pfsp`` weighs opponents, and so prefers hard ones."""
 
     posterior: Posterior = "mean"
-    """Win rate that ``pfsp`` takes: the posterior's mean, or a draw from it."""
+    """Win rate that ``pfsp`` uses: the posterior's mean, or a draw from the posterior."""
 
     left_threshold: float = Field(LEFT_THRESHOLD, gt=0.0, lt=0.5)
-    """``variance_left_rectified``: win rates below weigh as much as this one."""
+    """``variance_left_rectified``: win rate below which all win rates have the same weight."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return PFSP's weights. float64 [N]."""

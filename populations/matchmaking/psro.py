@@ -45,10 +45,10 @@ class PsroRule(Model):
     """
 
     meta_solver: MetaSolver = "nash"
-    """``psro``: solution of the game between ghosts that is played against."""
+    """``psro``: solution of the game between ghosts, by which opponents are drawn."""
 
     psro_players: int = Field(24, ge=2, le=128)
-    """``psro``: ghosts in that game, the best rated and the newest ones."""
+    """``psro``: maximum number of ghosts in that game, the best rated and the newest ones."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return the meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""

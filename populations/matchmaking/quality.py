@@ -28,7 +28,7 @@ class QualityRule(Model):
     """Rule that weighs ghosts by a softmax of their qualities, which are its `GhostMemory`."""
 
     quality_step: float = Field(0.01, gt=0.0, le=1.0)
-    """``quality``: how fast beaten ghosts are met less."""
+    """``quality``: step size by which a win lowers a ghost's quality, and so its share."""
 
     def number_of_new(self, numbers: FloatArray) -> float:
         """Return the first quality of a new ghost: the highest existing one; 0 without ghosts."""

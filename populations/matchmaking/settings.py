@@ -1,6 +1,6 @@
-"""The section ``matchmaking`` of the configuration: which rule draws opponents, and how.
+"""Section ``matchmaking`` of the configuration: which rule draws opponents, and how.
 
-Keys that one rule reads stand beside that rule; `MatchmakingConfig` has them all.
+A key that only one rule reads is defined beside that rule; `MatchmakingConfig` has all keys.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ class LearningSideTurns(Model):
     """Populations that learn one at a time."""
 
     every_agent_steps: Count
-    """Agent steps that each policy of a population does before the next population's turn."""
+    """Agent steps that each policy of a population trains before the next population's turn."""
 
 
 class MatchmakingSection(Model):
-    """Against whom a policy trains."""
+    """Opponents against which a policy trains."""
 
     kind: str = "pfsp"
-    """How opponents are drawn; a user's own: ``package.module:Class``."""
+    """Rule that draws opponents; a user's own class: ``package.module:Class``."""
 
     latest_ratio: Share = 0.5
     """Share of opponents that are the trainee itself, or the latest policies of another
@@ -42,7 +42,7 @@ class MatchmakingSection(Model):
     ``RUN:player/p003``, whose weights are copied at launch."""
 
     opponents: int = Field(8, ge=1, le=1024)
-    """Opponents in one assignment; its environments are split among them equally."""
+    """Number of opponents in an assignment, among which its environments are divided equally."""
 
     teammates: Literal["same", "mixed"] = "same"
     """Policies that share a side in training. ``same``: copies of one; in cooperation of several
@@ -55,7 +55,7 @@ class MatchmakingSection(Model):
     one's latest."""
 
     learning_side_turns: LearningSideTurns | None = None
-    """Turns in which one population learns and the others stand still; null: all learn at once."""
+    """Turns in which one population learns and others are frozen; null: all learn at once."""
 
     options: dict[str, object] = Field(default_factory=dict)
     """Keyword arguments of a user's own class."""

@@ -87,7 +87,7 @@ class DeltaUniformRule(Model):
     """Rule that draws uniformly from ghosts with at least ``delta`` times the newest steps."""
 
     delta: Share = 0.5
-    """``delta_uniform``: part of history that is too old; 0: none, 1: all but the newest."""
+    """``delta_uniform``: share of history that is too old; 0: none, 1: all but the newest ghost."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return weights: 1 in the newest 1 - delta of history, 0 before. float64 [N]."""

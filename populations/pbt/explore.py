@@ -34,19 +34,19 @@ class PerturbSettings(Model):
     """Settings of ``perturb``, and of rules that fall back to it."""
 
     perturb_factors: tuple[float, ...] = Field(PERTURB_FACTORS, min_length=1, max_length=16)
-    """A hyperparameter is multiplied by one of these, or of its own ``factors``."""
+    """Factors, one of which multiplies a hyperparameter that has no ``factors`` of its own."""
 
     perturb_uniform: tuple[float, float] | None = None
-    """In place of `perturb_factors`: any factor between these ends, all equally likely."""
+    """Range from which factors are drawn uniformly, in place of `perturb_factors`."""
 
     resample_probability: Share = 0.25
-    """How often a hyperparameter is drawn anew from its range instead."""
+    """Probability that a hyperparameter is drawn anew from its range instead."""
 
     mutation_probability: Share = 1.0
-    """How often ``perturb`` changes a hyperparameter at all."""
+    """Probability that ``perturb`` changes a hyperparameter."""
 
     reset_probability: Share = 0.0
-    """How often ``perturb`` puts a hyperparameter back to its start value."""
+    """Probability that ``perturb`` resets a hyperparameter to its start value."""
 
     @field_validator("perturb_factors")
     @classmethod

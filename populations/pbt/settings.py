@@ -1,6 +1,6 @@
-"""The section ``pbt`` of the configuration: which rules select and explore, and when.
+"""Section ``pbt`` of the configuration: which rules select and explore, and when.
 
-Keys that one rule reads stand beside that rule; `PbtConfig` has them all.
+A key that only one rule reads is defined beside that rule; `PbtConfig` has all keys.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ EXPLORE_KINDS = tuple(EXPLORES)
 
 
 class ImmigrationConfig(Model):
-    """Policies from outside: now and then one takes the place of a copy."""
+    """Policies from outside the run, one of which sometimes replaces a copy."""
 
     probability: Share = 0.0
-    """How often a policy that would copy a donor is replaced by an immigrant instead."""
+    """Probability that a policy which would copy a donor is replaced by an immigrant instead."""
 
     players: tuple[str, ...] = Field((), alias="from", max_length=256)
-    """Players of other runs whose weights come in, drawn uniformly; none: fresh random weights."""
+    """Players of other runs whose weights are copied, drawn uniformly; none: random weights."""
 
     @model_serializer
     def _as_written(self) -> dict[str, object]:
@@ -35,7 +35,7 @@ class ImmigrationConfig(Model):
 
 
 class PbtSection(FractionSettings):
-    """Population-based training: who copies whom, and what changes then."""
+    """Population-based training: which policies copy others, and how hyperparameters change."""
 
     # The type is a string and no Literal, because users may name their own class here.
     exploit: str = "truncation"
@@ -58,7 +58,7 @@ class PbtSection(FractionSettings):
     worse half of a population leaves, until as many train as learners (at least two)."""
 
     ready_agent_steps: Count = 200_000
-    """Least steps of a policy between two PBT decisions about it."""
+    """Minimum number of a policy's steps between two PBT decisions about it."""
 
     ready_growth: Share = 0.1
     """Steps between two decisions as a share of the policy's steps, where that is more: the older
@@ -77,7 +77,7 @@ class PbtSection(FractionSettings):
     """Whether policy 0 is never mutated: it explores nothing, and copies a donor unchanged."""
 
     immigration: ImmigrationConfig = ImmigrationConfig()
-    """Fresh or foreign policies now and then, instead of copies."""
+    """Fresh policies, or players of other runs, that sometimes replace copies."""
 
     @field_validator("exploit")
     @classmethod

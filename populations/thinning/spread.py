@@ -37,10 +37,10 @@ class Spread(Model):
     """Rule that removes the ghosts whose removal changes their policy's curve least."""
 
     newest_ratio: float = Field(0.25, ge=0.0, le=1.0)
-    """Share of the ghosts that stay for being the newest."""
+    """Share of the remaining ghosts that are retained because they are the newest."""
 
     strongest_ratio: float = Field(0.125, ge=0.0, le=1.0)
-    """Share of the ghosts that stay for being rated best, by the lower ends of their intervals."""
+    """Share of the remaining ghosts that are retained for the best lower ends of their ratings."""
 
     def choose(self, request: ThinningRequest) -> tuple[int, ...]:
         """Return the places of the ghosts to remove, in order of removal."""
