@@ -108,10 +108,10 @@ def canonical_bot(player: str) -> PlayerId:
 
 
 def _arguments(given: str, *, player: str) -> dict[str, object]:
-    """Return the arguments between the parentheses, which must exist.
+    """Return the arguments of a bot's call; the text must end with a parenthesis.
 
     Raises:
-        ConfigError: If it is anything but keywords with literals.
+        ConfigError: If the arguments are anything but keywords with literals.
     """
     if not given.endswith(")"):
         raise ConfigError(

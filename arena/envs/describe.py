@@ -234,7 +234,7 @@ def _first_infos(
             _, infos, broken = reset_told(result)
         except EnvironmentFault as fault:
             raise EnvironmentFault(f"environment {request.environment_id}: {fault}") from fault
-        # A check continues, and reports this breach with the others.
+        # `arena envs check` is lenient: it goes on, and reports this breach with all others.
         if broken and not request.lenient:
             raise EnvironmentFault(f"environment {request.environment_id}: {broken[0].text}")
     return cast("Mapping[str, object]", infos if isinstance(infos, Mapping) else {})

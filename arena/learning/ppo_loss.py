@@ -256,7 +256,6 @@ def normalized_advantage(
             size=1,
         )
         deviation, mean = variance.sqrt().float(), mean.float()
-    # A <- (A - mean) / deviation
     return (advantage - mean) / (deviation + ADVANTAGE_EPSILON)
 
 

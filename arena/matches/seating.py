@@ -188,7 +188,7 @@ def pair_seatings(
     if len(plays_of(seats)) > 1:
         alone = alone[:1]
     elif len(alone) > FEW_SIDES:
-        # Both roles on each side give every player every seat once per two seatings.
+        # Only some of many sides are played alone in each turn; turns go through all of them.
         start = turn * SIDES_ALONE
         alone = tuple(alone[(start + index) % len(alone)] for index in range(SIDES_ALONE))
     seatings = (

@@ -172,8 +172,8 @@ def _lines_of(
         else:
             # The line is still being written.
             file.seek(-len(line), os.SEEK_CUR)
-            # The next file is looked up before this one is read on, because only then this one is
-            # complete.
+            # A file that has a successor gets no more lines, so look for the successor before the
+            # last read.
             is_followed = number < max(_files(path))
             if not is_followed:
                 yield None

@@ -245,7 +245,7 @@ def soak(
 
 
 def _await_progress(run: KilledRun) -> None:
-    """Wait until something more is committed, so that three kills blame no learner."""
+    """Wait until one more assignment is committed: three kills during one blame its learner."""
     row = counters(run.run)
     goal = 1 if row is None else row.assignments_finished + 1
     if not run.await_finished(goal, timeout_s=STUCK_S):

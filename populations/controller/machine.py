@@ -71,7 +71,7 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
         curriculum.advance(state.settings, state.indexes, state.phase, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state.phase, tx)
-        # A pause is retried before `fill`, which gives out the one assignment of that try.
+        # A paused run may try one assignment from time to time; `fill` then hands it out.
         pauses.retry(state.blame.pause, tx)
         placement.fill(state, tx)
     # The pool of ghosts exceeds its bound only by a new ghost, or at a start with a smaller bound.

@@ -157,7 +157,7 @@ def _outcomes(
         for name, lines in players.items()
     }
     for pair in pairs:
-        # The first seat is the lower one, so it is on the rows' side.
+        # A pair names the player of the lower seat first, and rows are the players of that seat.
         i, j = index[rows].get(pair.first), index[columns].get(pair.second)
         if i is not None and j is not None:
             yield i, j, points(pair), num_scored(pair)

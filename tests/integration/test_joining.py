@@ -141,7 +141,7 @@ def test_policies_start_from_a_players_hyperparameters_on_request(
         for event in events
         if event["kind"] == "policy_created" and event["subject"] == "player/p000"
     ]
-    # Only the schedule is this run's own.
+    # All values are those of the other run but this one, which this run's schedule sets.
     assert created["hyperparameters"] == {**trained, "entropy_coef": 0.02}
     arena("verify", second)
     # run.yaml has the exact values and the schedule, so a resume changes nothing.

@@ -309,7 +309,7 @@ def test_the_end_of_a_run_says_what_it_waits_for_and_for_how_long(
     )
     done = arena(*launch_arguments(tmp_path / "run", *more))
     waits = [line for line in done.stderr.splitlines() if "waiting for" in line]
-    # One call may take 30 s, and earlier calls as much; a second has passed.
+    # Two calls may still take 30 s each; at least one of these 60 s has passed, at most ten.
     assert len(waits) == 1
     said = re.fullmatch(
         r"all is saved; waiting for hooks, for at most (\d+) s \(logs/hooks\.log\)", waits[0]

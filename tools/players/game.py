@@ -57,7 +57,7 @@ class Game:
 
     @property
     def is_playable(self) -> bool:
-        """Return whether it names no code to play by, or the user has vouched for that."""
+        """Return whether the game runs no foreign code, or code that the user has trusted."""
         from arena.errors import NotTrusted
 
         try:

@@ -97,7 +97,7 @@ def static_files() -> dict[str, bytes]:
 
 
 def _colours() -> str:
-    """Return the palette as variables, in which a look has its members."""
+    """Return the palette as CSS variables, with values for the light and the dark theme."""
     light, dark = (
         "".join(f" --colour-{name}: {getattr(one, look)};" for name, one in COLOURS.items())
         for look in ("light", "dark")

@@ -123,7 +123,7 @@ class Worker:
             if isinstance(assignment, Train):
                 return train(assignment, self._equipment)
             finished = evaluate(assignment, self._equipment)
-            # Losses are read only after the assignment, so that they include its own.
+            # Dropped episodes are counted last, so that those of this assignment are included.
             dropped, lost = self._take_losses()
             return structs.replace(finished, metrics={**finished.metrics, **lost}, dropped=dropped)
         except BaseException as error:

@@ -121,7 +121,7 @@ def planted(copy: Copy, edit: Edit) -> Outcome:
     tests = copy.tests_of(edit.file) if edit.tests is None else edit.tests
     outcome = _tested(copy, edit, tests, marks=QUICK)
     if outcome.outcome == "lived" and edit.tests is not None:
-        # The tests of a fault are named, so slow ones run too.
+        # A planted fault names the few tests that must see it, so their slow ones can run, too.
         outcome = _tested(copy, edit, tests, marks=f"not ({QUICK})")
     return outcome
 

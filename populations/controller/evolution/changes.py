@@ -166,7 +166,7 @@ def _told(factors: Mapping[str, float]) -> dict[str, Json]:
 
 
 def decision_of(pending: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the numbers of a pending decision."""
+    """Return the numbers that led to a pending decision, by name, as its event has them."""
     decision = pending["decision"]
     assert isinstance(decision, Mapping), f"a decision's numbers are a mapping, got {decision!r}"
     return dict(decision)

@@ -122,7 +122,7 @@ def _axis(place: Place, last: int, height: int, reader: Reader) -> list[str]:
 
 
 def _legend(y: int, reader: Reader) -> str:
-    """Return what colours mean, for a file; a page says it above."""
+    """Return the legend of colours, for a chart in a file: pages have one above the chart."""
     named = ((BIG_GAIN, "gained Elo"), (LOSS, "lost"), (NEITHER, "neither"), (COPY, "copy"))
     entries = (
         *((reader.colour(name), text) for name, text in named),

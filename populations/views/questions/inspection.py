@@ -67,7 +67,7 @@ class CheckpointFit:
         """Return how much better ``first`` is, with the interval of the difference; None if one of
         them is unrated, or of another population.
 
-        It is the difference of the two ratings as they are shown, the champion's less its luck.
+        It is the difference of the ratings as they are shown: a champion's is less its optimism.
         """
         ratings = self._ratings.get(first[0])
         gap = None if ratings is None else ratings.difference(first[1], second[1])

@@ -87,7 +87,7 @@ def test_wide_intervals_do_not_flatten_curves() -> None:
         found: list[float] = scale["domain"]
         return found
 
-    # The room on both sides is a twenty-fifth.
+    # The axis is longer than the data by a twenty-fifth of their range at both ends.
     assert ends(-50.0, 250.0) == pytest.approx([-62.0, 262.0])
     assert ends(-3000.0, 250.0) == pytest.approx([-218.0, 268.0])
 

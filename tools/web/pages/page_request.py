@@ -1,4 +1,4 @@
-"""Request for a page: documents, and what its sections are made with.
+"""Request for a page: its documents, and the reader and colours that its sections use.
 
 Tests: `tests/tools/web/test_pages.py`.
 """
