@@ -62,8 +62,8 @@ class BotActor(Actor):
 
     @property
     def keeps_games(self) -> bool:
-        """Whether the bot keeps state per game, so that games of two batches must not be mixed
-        up.
+        """Return whether the bot keeps state per game, so that games of two batches must not be
+        mixed up.
         """
         return self._bot.keeps_games
 

@@ -47,10 +47,6 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# (300 / ELO_PER_UNIT)
-FAR = 1.73
-"""Log-odds from which on players are far apart, those of 300 Elo."""
-
 BENDS = (-2.0, 0.8)
 """Limits of b: above, far players are all at one distance; below, 500 Elo count as 920."""
 
@@ -252,9 +248,8 @@ def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
 def left_of(
     strengths: FloatArray, ratings: FloatArray, meeting: Meeting, *, bend: float
 ) -> tuple[float, float]:
-    """Return the mean of h - (r_i - r_j) over pairs that meet, which is the worth of the seats
-    beside ratings, and the mean square of the rest over those far apart, which is scatter; in units
-    of theta.
+    """Return mean and variance of h - (r_i - r_j) of pairs that meet, in units of theta: their mean
+    is the worth of the seats beside ratings, the rest scatter.
     """
     first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
     ahead, _ = bent(meeting.apart(strengths, first, second)[0], bend)
@@ -284,8 +279,8 @@ def against_anchors(
 
 
 def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: float) -> float:
-    """Return the mean square over pairs far apart, as they are weighed, of what ratings and seats
-    leave of h, in units of theta squared.
+    """Return the mean square over all pairs, as they are weighed, of what ratings and seats leave
+    of h, in units of theta squared.
     """
     nothing = np.zeros(0)
     still = [

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from populations.ratings.fitting.bend import FAR
 from populations.ratings.fitting.misfit import (
     MAX_PAIR_VARIANCE,
     MIN_EXPECTED,
@@ -39,6 +38,11 @@ from populations.ratings.fitting.misfit import (
 )
 from populations.ratings.fitting.pair_errors import PairFit
 from populations.ratings.fitting.posterior import FloatArray
+
+# (300 / ELO_PER_UNIT)
+FAR = 1.73
+"""Distance from which on pairs scatter no more, that of 300 Elo: they are of other lines then, or
+of another time."""
 
 PRIOR_PAIRS = 10.0
 """Weight of sigma's prior, as a number of typical pairs without an effect."""
@@ -64,8 +68,8 @@ class Components:
             apart, and what the bend adds.
         dispersion: phi of all pairs together.
         misfit: Standard deviations by which the pairs' squared errors exceed what chance and phi
-            explain, or the bend or the recency is off 0, or the anchors' errors exceed
-            what chance explains, whichever is most. 0 where too little is known.
+            explain, or the bend or the recency is off 0, or the anchors' errors exceed what chance
+            explains, whichever is most. 0 where too little is known.
         bend: b; above 0 log-odds of long distances are less than the sums of short ones, below 0
             more.
         anchor_deviation: alpha, in Elo, by which players' results against the anchors are off
