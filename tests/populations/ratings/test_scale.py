@@ -159,6 +159,9 @@ def test_where_log_odds_grow_faster_than_distances_the_best_are_not_rated_too_lo
         half = Z95 * math.hypot(fit.deviations[-1], fit.anchor_errors[-1])
         assert abs(fit.ratings[-1] - ELO_PER_UNIT * ahead[-1, 0]) <= half
         assert fit.components.misfit >= MISFIT
+        left = ELO_PER_UNIT * ahead - np.subtract.outer(truth, truth)
+        scatter = math.sqrt((left**2).mean())
+        assert fit.components.pair_deviation == pytest.approx(scatter, rel=0.25)
 
 
 def test_a_straight_league_keeps_the_sums_of_its_distances() -> None:
